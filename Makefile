@@ -1,0 +1,53 @@
+# Every target sets up what it needs in .venv; a second call does not reinstall.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt
+SETUP  := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types imports bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pausefl needs Python 3.11 or newer, found $$($(PYTHON) -V 2>&1); run: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/core: $(VENV)/python $(SETUP)
+	@echo "setting up $(VENV) (core)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/core
+	@echo "setting up $(VENV) (everything; takes a few minutes once)"
+	@$(PIP) torch==2.13.0
+	@$(PIP) --editable '.[all,dev]'
+	@touch $@
+
+demo: $(VENV)/core  ## the showcase: who is picked, and what it costs
+	@$(BIN)/pausefl demo
+
+test: $(VENV)/dev  ## all tests
+	@$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/dev
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/dev
+	@$(BIN)/mypy
+
+imports: $(VENV)/dev
+	@$(BIN)/lint-imports
+
+check: lint types imports test  ## lint, types, import rules and all tests
+
+bench: $(VENV)/dev  ## speed, as ratios measured in one run
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

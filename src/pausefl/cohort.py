@@ -1,0 +1,146 @@
+"""What the server knows of each client, in columns: picks, mean speed, data share, presence.
+
+Reference: PAUSE, eq. (empirical means) and its recursive form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError, UnknownClientError, require
+from pausefl.rng import client_keys, number_keys
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray, KeyArray, Seconds
+
+
+class Cohort:
+    """Columnar state of any number of clients; a row per client, in order of arrival.
+
+    Clients may join and leave between rounds.  A client that left keeps its row, so that one that comes back is
+    remembered, its picks above all: forgetting them would forget what it has leaked.
+
+    Law: ``observe`` touches only the rows it is given; ``rate`` is the mean of 1/latency over a client's picks.
+
+    >>> cohort = Cohort({"a": 120, "b": 300})
+    >>> cohort.observe(cohort.rows(["a"]), np.array([0.5]))
+    >>> cohort.picks.tolist(), cohort.rate.tolist()
+    ([1, 0], [2.0, 0.0])
+    """
+
+    __slots__ = ("_row_of", "fastest_seen", "ids", "keys", "picks", "present", "rate", "sizes")
+
+    def __init__(self, sizes: Mapping[ClientId, float] | Sequence[float] | FloatArray | IntArray) -> None:
+        require(len(sizes) > 0, "sizes", sizes, "one positive number per client", "name at least one client")
+        self.ids: range | list[ClientId] = range(0)
+        self._row_of: dict[ClientId, int] | None = None  # None: ids are 0 … K-1 and need no table
+        self.sizes: FloatArray = np.empty(0)
+        self.picks: IntArray = np.empty(0, dtype=np.int64)
+        self.rate: FloatArray = np.empty(0)
+        self.present: BoolArray = np.empty(0, dtype=np.bool_)
+        self.keys: KeyArray = np.empty(0, dtype=np.uint64)
+        self.fastest_seen: Seconds = np.inf
+        if isinstance(sizes, Mapping):
+            self.join(sizes)
+        else:
+            self._append(range(len(sizes)), _checked_sizes(sizes, range(len(sizes))))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Each client's share of the data of all that are present; absent clients have the share they would add."""
+        return self.sizes / float(self.sizes.sum(where=self.present))
+
+    def rows(self, ids: Iterable[ClientId]) -> IntArray:
+        """Return the rows of these clients; one that never joined, or has left, is refused."""
+        wanted = list(ids)
+        found = np.fromiter((self._row(i) for i in wanted), dtype=np.int64, count=len(wanted))
+        if not self.present[found].all():
+            gone = wanted[int(np.flatnonzero(~self.present[found])[0])]
+            raise UnknownClientError(f"client id is {gone!r}, but that client has left; call join to bring it back")
+        return found
+
+    def join(self, sizes: Mapping[ClientId, float]) -> None:
+        """Add clients, or bring back some that left (with their history and perhaps a new data size)."""
+        wanted = list(sizes)
+        for client in wanted:
+            if isinstance(client, bool) or not isinstance(client, (int, str, np.integer)):
+                raise InvalidValueError(
+                    f"client id is {client!r}, but must be an integer or a string; convert it, e.g. with str()"
+                )
+        checked = _checked_sizes(list(sizes.values()), wanted)
+        known = np.fromiter((self._find(i) is not None for i in wanted), dtype=np.bool_, count=len(wanted))
+        back = np.fromiter((self._row(i) for i, k in zip(wanted, known, strict=True) if k), dtype=np.int64)
+        self.sizes[back] = checked[known]
+        self.present[back] = True
+        self._append([i for i, k in zip(wanted, known, strict=True) if not k], checked[~known])
+
+    def leave(self, ids: Iterable[ClientId]) -> None:
+        """Take clients out of the candidates; their history stays."""
+        rows = self.rows(ids)
+        staying = self.present.copy()
+        staying[rows] = False
+        require(bool(staying.any()), "clients left", 0, "at least 1", "let others join before the last ones leave")
+        self.present = staying
+
+    def observe(self, rows: IntArray, latencies: FloatArray, floor: Seconds | None = None) -> None:
+        """Count one pick for each row; NaN is a client that did not answer, which counts as speed 0.
+
+        Deviation: the paper knows no missing answers.  Leaving them out would keep a dead client at ucb = inf and
+        pick it for ever, so silence is the slowest answer there is.
+        """
+        answered = ~np.isnan(latencies)
+        if answered.any():
+            self.fastest_seen = min(self.fastest_seen, float(latencies[answered].min()))
+        rate = np.zeros(len(rows))
+        rate[answered] = 1.0 / np.maximum(latencies[answered], floor or 0.0)
+        self.picks[rows] += 1
+        # PAUSE, eq. (ma update rule): the new mean is a step of 1/T towards the new value.
+        self.rate[rows] += (rate - self.rate[rows]) / self.picks[rows]
+
+    def _append(self, ids: Sequence[ClientId], sizes: FloatArray) -> None:
+        start, count = len(self.ids), len(ids)
+        stop = start + count
+        in_order = isinstance(ids, range) or list(ids) == list(range(start, stop))
+        if self._row_of is None and in_order:
+            self.ids = range(stop)
+        else:
+            if self._row_of is None:
+                self._row_of = {client: row for row, client in enumerate(self.ids)}
+            self._row_of.update(zip(ids, range(start, stop), strict=True))
+            self.ids = [*self.ids, *ids]
+        self.keys = np.concatenate([self.keys, number_keys(start, stop) if in_order else client_keys(ids)])
+        self.sizes = np.concatenate([self.sizes, sizes])
+        self.picks = np.concatenate([self.picks, np.zeros(count, dtype=np.int64)])
+        self.rate = np.concatenate([self.rate, np.zeros(count)])
+        self.present = np.concatenate([self.present, np.ones(count, dtype=np.bool_)])
+
+    def _find(self, client: ClientId) -> int | None:
+        if self._row_of is not None:
+            return self._row_of.get(client)
+        return int(client) if isinstance(client, (int, np.integer)) and 0 <= client < len(self) else None
+
+    def _row(self, client: ClientId) -> int:
+        row = self._find(client)
+        if row is None:
+            raise UnknownClientError(
+                f"client id is {client!r}, but must be one of the {len(self)} that joined; call join first"
+            )
+        return row
+
+
+def _checked_sizes(sizes: Sequence[float] | FloatArray | IntArray, names: Sequence[ClientId]) -> FloatArray:
+    try:
+        checked = np.array(sizes, dtype=np.float64).reshape(len(sizes))
+    except (TypeError, ValueError):
+        raise InvalidValueError("sizes hold something that is no number; give each client its number of examples") from None
+    bad = np.flatnonzero(~(np.isfinite(checked) & (checked > 0.0)))
+    if len(bad):
+        first = int(bad[0])
+        raise InvalidValueError(
+            f"size of client {names[first]!r} is {checked[first]:g}, but must be a finite number above 0; "
+            "leave clients without data out"
+        )
+    return checked

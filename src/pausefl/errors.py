@@ -1,0 +1,45 @@
+"""The errors pausefl raises: each names the value, the bound and the remedy, and is a builtin error too."""
+
+from __future__ import annotations
+
+
+class PauseError(Exception):
+    """Root of the tree: ``except PauseError`` catches everything this package refuses."""
+
+    def __str__(self) -> str:
+        # KeyError would quote its message.
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class InvalidValueError(PauseError, ValueError):
+    """An argument lies outside its bound."""
+
+
+class UnknownClientError(PauseError, KeyError):
+    """A client id that the cohort does not hold."""
+
+
+class NotEnoughClientsError(PauseError, ValueError):
+    """Fewer clients are available than a round needs."""
+
+
+class OutOfOrderError(PauseError, RuntimeError):
+    """A call that makes no sense at this point of the round."""
+
+
+class StateFileError(PauseError, ValueError):
+    """A state file that is damaged, truncated or of another version; the file is left untouched."""
+
+
+class BudgetExceededError(PauseError, RuntimeError):
+    """A release that would leak more than the budget allows; nothing was released."""
+
+
+class MissingExtraError(PauseError, ImportError):
+    """An optional dependency is not installed; the message says which extra brings it."""
+
+
+def require(condition: bool, name: str, value: object, bound: str, remedy: str) -> None:
+    """Raise :class:`InvalidValueError` with the house's one-line message unless ``condition`` holds."""
+    if not condition:
+        raise InvalidValueError(f"{name} is {value!r}, but must be {bound}; {remedy}")

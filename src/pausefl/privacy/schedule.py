@@ -1,0 +1,148 @@
+"""How a lifetime budget is spread over releases: eps_1, eps_2, … with a sum that never exceeds the budget.
+
+Reference: PAUSE, eq. (epsilonSeq).  The law holds in floating point: a billionth of the budget is never handed out, more
+than the rounding of any sum of up to eight million releases, added in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import zeta
+
+from pausefl.errors import BudgetExceededError, require
+from pausefl.types import Epsilon, FloatArray
+
+_SHAVE = 1.0 - 2.0**-30
+"""Taken off the budget before it is shared out: eight million naive float additions err by less than this."""
+
+
+class Schedule(ABC):
+    """A client's i-th release may leak ``epsilon(i)``; all of them together never more than ``budget``.
+
+    Law: ``sum(epsilon(i) for i in 1..n) <= budget`` in floating point, added in any order, and
+    ``spent(n)`` is that sum up to rounding.  ``spent`` never falls as ``plays`` grows.
+    """
+
+    __slots__ = ()
+    budget: Epsilon
+
+    @property
+    def limit(self) -> int | None:
+        """How many releases there can ever be; None if they never end."""
+        return None
+
+    def epsilon(self, release: int) -> Epsilon:
+        """Return what the ``release``-th release (1, 2, …) may leak."""
+        require(release >= 1, "release", release, "1 or more", "the first release is number 1")
+        share = self._share(release)
+        if share <= 0.0:
+            raise BudgetExceededError(
+                f"release {release} has no budget left of {self.budget!r}; stop taking part, or start with a larger budget"
+            )
+        return self.budget * _SHAVE * share
+
+    def spent(self, plays: npt.ArrayLike) -> FloatArray:
+        """Return what the first ``plays`` releases leak in all, elementwise."""
+        count = np.asarray(plays)
+        require(bool(np.all(count >= 0)), "plays", plays, "0 or more", "count releases from 0")
+        return self.budget * _SHAVE * np.clip(self._shares(count.astype(np.float64)), 0.0, 1.0)
+
+    @abstractmethod
+    def _share(self, release: int) -> float:
+        """Return eps_i / budget."""
+
+    @abstractmethod
+    def _shares(self, plays: FloatArray) -> FloatArray:
+        """Return the sum of the first shares, in closed form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometric(Schedule):
+    """The paper's: eps_i = budget (e^decay - 1) e^(-decay i); it never ends.
+
+    >>> round(float(Geometric(budget=40.0, decay=0.04).spent(50)), 3)
+    34.587
+    """
+
+    budget: Epsilon
+    decay: float
+
+    def __post_init__(self) -> None:
+        _require_budget(self.budget)
+        require(
+            math.isfinite(self.decay) and self.decay > 0.0, "decay", self.decay, "a finite number above 0",
+            "the paper uses 0.04",
+        )  # fmt: skip
+
+    def _share(self, release: int) -> float:
+        return math.expm1(self.decay) * math.exp(-self.decay * release)
+
+    def _shares(self, plays: FloatArray) -> FloatArray:
+        return -np.expm1(-self.decay * plays)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLaw(Schedule):
+    """eps_i proportional to i^-exponent, normalised by the zeta function: a long tail that never ends.
+
+    >>> round(PowerLaw(budget=10.0, exponent=2.0).epsilon(1), 3)
+    6.079
+    """
+
+    budget: Epsilon
+    exponent: float
+
+    def __post_init__(self) -> None:
+        _require_budget(self.budget)
+        require(
+            math.isfinite(self.exponent) and self.exponent > 1.0, "exponent", self.exponent, "a finite number above 1",
+            "at 1 or below the sum diverges",
+        )  # fmt: skip
+
+    def _share(self, release: int) -> float:
+        return float(release**-self.exponent / zeta(self.exponent))
+
+    def _shares(self, plays: FloatArray) -> FloatArray:
+        # The Hurwitz zeta function is the sum of what comes after.
+        shares: FloatArray = 1.0 - zeta(self.exponent, plays + 1.0) / zeta(self.exponent)
+        return shares
+
+
+@dataclass(frozen=True, slots=True)
+class FixedHorizon(Schedule):
+    """Equal shares for a known number of releases; the next one is refused.
+
+    >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
+    Traceback (most recent call last):
+    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop taking part, or start with a larger budget
+    """
+
+    budget: Epsilon
+    releases: int
+
+    def __post_init__(self) -> None:
+        _require_budget(self.budget)
+        require(
+            isinstance(self.releases, int) and self.releases >= 1, "releases", self.releases, "a whole number from 1",
+            "say how many times a client may take part",
+        )  # fmt: skip
+
+    @property
+    def limit(self) -> int | None:
+        """How many releases there can ever be."""
+        return self.releases
+
+    def _share(self, release: int) -> float:
+        return 1.0 / self.releases if release <= self.releases else 0.0
+
+    def _shares(self, plays: FloatArray) -> FloatArray:
+        return np.minimum(plays / self.releases, 1.0)
+
+
+def _require_budget(budget: Epsilon) -> None:
+    require(math.isfinite(budget) and budget > 0.0, "budget", budget, "a finite number above 0", "give each client one")

@@ -1,0 +1,42 @@
+"""A set function for any-reward policies: how evenly the labels of the picked clients are mixed.
+
+Reference: PAUSE, third remark on eq. (reward func): reward sets of users whose label distributions complement
+each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pausefl.errors import require
+from pausefl.types import ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class LabelDiversity:
+    """``weight`` times the entropy of the pooled label histogram, scaled to 0 … 1; use with ``sa-pause`` or ``brute``.
+
+    >>> mixed = LabelDiversity({"a": [9, 0], "b": [0, 9], "c": [5, 0]})
+    >>> mixed(["a", "b"]), mixed(["a", "c"])
+    (1.0, 0.0)
+    """
+
+    histograms: Mapping[ClientId, Sequence[float]]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(math.isfinite(self.weight), "weight", self.weight, "finite", "1 counts like the speed term")
+        widths = {len(h) for h in self.histograms.values()}
+        require(
+            len(widths) == 1 and min(widths) >= 2, "histogram lengths", sorted(widths), "one number, 2 or more",
+            "count every label for every client",
+        )  # fmt: skip
+
+    def __call__(self, members: Sequence[ClientId]) -> float:
+        pooled = np.sum([self.histograms[i] for i in members], axis=0, dtype=np.float64)
+        part = pooled[pooled > 0] / pooled.sum()
+        return self.weight * float(-(part * np.log(part)).sum() / math.log(len(pooled))) + 0.0

@@ -1,0 +1,74 @@
+"""The whole reward of a round, as numbers per client: speed bound, generalization, privacy, and their weighted score.
+
+Reference: PAUSE, eq. (reward func) with the averages of eq. (specialCase) and the cluster penalty of eq. (GenLoss).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pausefl.cohort import Cohort
+from pausefl.errors import require
+from pausefl.rewards.generalization import underuse
+from pausefl.rewards.latency import upper_confidence
+from pausefl.rewards.privacy import budget_left
+from pausefl.types import BudgetSchedule, FloatArray, Seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """Per client: what it would bring to a set.  ``score`` is (alpha·g + gamma·p)/m, so a set's scores simply add."""
+
+    ucb: FloatArray
+    generalization: FloatArray
+    privacy: FloatArray
+    score: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The weights of the three aims, and how each is measured."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    zeta: float
+    rho: float
+    schedule: BudgetSchedule
+    tau_min: Seconds | None
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "gamma", "zeta", "rho"):
+            value = getattr(self, name)
+            require(math.isfinite(value) and value >= 0, name, value, "finite and 0 or more", "0 switches it off")
+        require(
+            math.isfinite(self.beta) and self.beta > 1.0, "beta", self.beta, "finite and above 1", "the paper uses 2"
+        )
+        require(
+            self.tau_min is None or (math.isfinite(self.tau_min) and self.tau_min > 0.0), "tau_min", self.tau_min,
+            "a finite number of seconds above 0", "None takes the smallest latency seen so far",
+        )  # fmt: skip
+
+    @property
+    def collision(self) -> float:
+        """What each collision within a cluster costs."""
+        return self.alpha * self.rho
+
+    def terms(self, cohort: Cohort, rounds: int, m: int) -> Terms:
+        """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``."""
+        speed = self.mean_speed(cohort)
+        generalization = underuse(cohort.shares, cohort.picks, rounds, m, self.beta)
+        privacy = budget_left(self.schedule, cohort.picks)
+        return Terms(
+            ucb=upper_confidence(speed, cohort.picks, rounds, m, self.zeta),
+            generalization=generalization,
+            privacy=privacy,
+            score=(self.alpha * generalization + self.gamma * privacy) / m,
+        )
+
+    def mean_speed(self, cohort: Cohort) -> FloatArray:
+        """Return each client's mean of tau_min / latency."""
+        tau_min = cohort.fastest_seen if self.tau_min is None else self.tau_min
+        # Nobody has answered yet: every rate is 0, and so is every speed.
+        return cohort.rate * (tau_min if math.isfinite(tau_min) else 0.0)

@@ -1,0 +1,185 @@
+"""What is maximised, what a solution is, and the contract of every policy.
+
+Reference: PAUSE, eq. (pause's policy).  Two conventions hold everywhere:
+
+* A client never picked has ucb = inf.  Sets are compared as the pair (minimum ucb, the rest): a set without a finite
+  minimum beats every set with one, two of them compare by the rest, and infinity never enters arithmetic.
+* Ties go to the client with the higher ucb, then to the smaller lottery ticket; tickets are random and belong to the
+  client, not to its position.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
+from pausefl.types import ClientId, FloatArray, IntArray, KeyArray
+
+SetFunction: TypeAlias = Callable[[IntArray], float]
+"""Any bounded function of a set, given as an array of indices."""
+
+Tickets: TypeAlias = Callable[[IntArray], KeyArray]
+"""Lottery numbers for the clients at these indices; the smallest wins a tie."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Objective:
+    """Maximise min(ucb[S]) + sum(score[S]) - collision·sum_r max(0, |S ∩ C_r| - 1) + phi(S) over all S with |S| = m.
+
+    >>> objective = Objective(np.array([1.0, 2.0, 3.0]), np.array([5.0, 0.0, 1.0]), m=2)
+    >>> objective.solution(np.array([2, 0])).value
+    7.0
+    """
+
+    ucb: FloatArray
+    score: FloatArray
+    m: int
+    clusters: IntArray | None = None
+    collision: float = 0.0
+    phi: SetFunction | None = None
+
+    def __post_init__(self) -> None:
+        ucb, score = np.asarray(self.ucb, dtype=np.float64), np.asarray(self.score, dtype=np.float64)
+        object.__setattr__(self, "ucb", np.ascontiguousarray(ucb))
+        object.__setattr__(self, "score", np.ascontiguousarray(score))
+        require(ucb.ndim == 1, "ucb dimensions", ucb.ndim, "1", "pass one number per client")
+        require(score.shape == ucb.shape, "score length", score.shape, f"{ucb.shape}", "pass one score per client")
+        m = self.m
+        require(isinstance(m, (int, np.integer)) and m >= 1, "m", m, "a whole number from 1", "pick at least one client")
+        if m > len(ucb):
+            raise NotEnoughClientsError(f"m is {m}, but only {len(ucb)} clients are available; pick fewer or wait for more")
+        # A sum is finite only if all its parts are, and costs one pass without a temporary.
+        require(math.isfinite(float(score.sum())), "score", "NaN or infinite", "finite for every client", "check the rewards")
+        low = float(ucb.min())
+        require(low > -math.inf, "ucb", low, "above -inf and not NaN", "use +inf for clients never observed")
+        require(
+            math.isfinite(self.collision) and self.collision >= 0.0, "collision", self.collision, "finite and 0 or more",
+            "a negative penalty is a reward for crowding: put it into phi",
+        )  # fmt: skip
+        if self.clusters is not None:
+            object.__setattr__(self, "clusters", _dense_labels(self.clusters, len(ucb)))
+
+    @property
+    def separable(self) -> bool:
+        """Whether the exact solver can take it."""
+        return self.phi is None
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the cluster penalty plays a part."""
+        return self.clusters is not None and self.collision > 0.0
+
+    def rest(self, members: IntArray) -> float:
+        """Return everything but the minimum ucb, correctly rounded."""
+        parts = self.score[members].tolist()
+        if self.clusters is not None and self.collision > 0.0:
+            parts.append(-self.collision * (len(members) - len(np.unique(self.clusters[members]))))
+        if self.phi is not None:
+            extra = float(self.phi(members))
+            if not math.isfinite(extra):
+                raise InvalidValueError(f"phi is {extra!r} for {members.tolist()}, but must be finite; bound your function")
+            parts.append(extra)
+        return math.fsum(parts)
+
+    def solution(self, members: IntArray, weights: FloatArray | None = None) -> Solution:
+        """Return these members as a solution, with its value worked out."""
+        order = np.argsort(members, kind="stable")
+        chosen = np.asarray(members, dtype=np.int64)[order]
+        minimum = float(self.ucb[chosen].min())
+        return Solution(chosen, minimum, self.rest(chosen), None if weights is None else weights[order])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A set and what it is worth; ``weights`` is set only by policies that draw with replacement (and sums to 1)."""
+
+    members: IntArray
+    minimum: float
+    rest: float
+    weights: FloatArray | None = None
+
+    @property
+    def value(self) -> float:
+        """The minimum ucb plus the rest."""
+        return self.minimum + self.rest
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """A key that orders solutions, also those whose minimum is infinite."""
+        return (True, self.rest) if math.isinf(self.minimum) else (False, self.minimum + self.rest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What a policy sees of a round: only the available clients, as arrays of the same length."""
+
+    objective: Objective
+    rows: IntArray
+    ids: Sequence[ClientId]
+    sizes: FloatArray
+    round_number: int
+    tickets: Tickets = field(repr=False)
+    stream: Callable[[str], np.random.Generator] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Policy(ABC):
+    """Decides who takes part in a round.
+
+    Contract: ``pick`` returns a solution of the candidates' objective whose members are distinct positions
+    0 … len(candidates)-1, ``m`` of them unless the class says otherwise in ``size``.  It must not mutate what it is
+    given, must take all randomness from ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives
+    the same choice, in any process), and must not depend on the order of the candidates (so that permuting the clients
+    permutes the choice).  What it has to remember between rounds goes through ``learn``, ``state`` and ``restore``.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    size: ClassVar[str] = "exactly m"  # or "at most m", "all"
+    any_reward: ClassVar[bool] = True  # whether it honours a set function phi, or does not look at the reward at all
+
+    @abstractmethod
+    def pick(self, candidates: Candidates) -> Solution:
+        """Return the choice for this round."""
+
+    def learn(self, rows: IntArray, updates: FloatArray) -> None:
+        """Take note of the model updates that these clients sent, a row each; most policies do not care."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the arrays that ``restore`` needs to continue."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``state`` returned."""
+
+
+def no_tickets(indices: IntArray) -> KeyArray:
+    """Break ties by position: for callers who give no generator."""
+    return indices.astype(np.uint64)
+
+
+def tickets_from(rng: np.random.Generator | None) -> Tickets:
+    """Return tickets drawn from a generator, or positional ones without."""
+    if rng is None:
+        return no_tickets
+    return lambda indices: rng.integers(0, 2**64, size=len(indices), dtype=np.uint64)
+
+
+def _dense_labels(clusters: IntArray, count: int) -> IntArray:
+    labels = np.asarray(clusters)
+    require(labels.shape == (count,), "clusters length", labels.shape, f"({count},)", "name one cluster per client")
+    require(
+        np.issubdtype(labels.dtype, np.integer), "clusters type", str(labels.dtype), "integers", "number the clusters"
+    )
+    dense = np.ascontiguousarray(labels, dtype=np.int64)
+    if dense.min() < 0 or dense.max() >= 2 * count + 64:
+        dense = np.unique(dense, return_inverse=True)[1].reshape(count).astype(np.int64)
+    return dense

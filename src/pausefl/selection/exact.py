@@ -1,0 +1,145 @@
+"""The optimum, for averages (R1) and for averages with the cluster penalty (R2), below the cost of a sort.
+
+Reference: PAUSE, Alg. 2 (Pivot-and-Fill), without its last block, which counts the last client twice.
+
+Beyond the paper:
+
+* R2 is solved exactly too.  In each cluster the best score counts in full and every later one loses the penalty; these
+  *marginals* fall within a cluster, so the m largest of them are the best set above a ucb threshold.
+* Hardly anything is sorted.  Let the m best by marginal alone have the minimum ucb u0: no set whose minimum lies below
+  u0 can beat them.  And among the fastest sqrt(mK) clients let theta be the m-th best marginal: a slower client with a
+  score of at most theta never enters the best set.  Only what survives both is sorted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError
+from pausefl.selection._sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
+from pausefl.selection.base import Candidates, Objective, Policy, Solution, Tickets, tickets_from
+from pausefl.types import FloatArray, IntArray
+
+
+def solve_exact(
+    ucb: FloatArray,
+    score: FloatArray,
+    m: int,
+    *,
+    clusters: IntArray | None = None,
+    collision: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> Solution:
+    """Return the optimum of min(ucb[S]) + sum(score[S]) - collision·sum_r max(0, |S ∩ C_r| - 1) over |S| = m.
+
+    >>> solve_exact(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2).members.tolist()
+    [1, 2]
+    >>> solve_exact(np.ones(3), np.array([3.0, 2.0, 1.0]), 2, clusters=np.array([0, 0, 1]), collision=2.0).value
+    5.0
+    """
+    return exact(Objective(ucb, score, m, clusters, collision), tickets_from(rng))
+
+
+def exact(objective: Objective, tickets: Tickets) -> Solution:
+    """Solve an objective of averages and cluster penalties to optimality."""
+    if not objective.separable:
+        raise InvalidValueError("phi is set, but exact search takes averages and clusters only; use sa-pause or brute")
+    ucb, m = objective.ucb, objective.m
+    unobserved = np.flatnonzero(np.isposinf(ucb))
+    if len(unobserved) >= m:
+        return objective.solution(_fill(objective, unobserved, tickets))
+    if m == len(ucb):
+        return objective.solution(np.arange(m))
+    kept = _survivors(objective)
+    threshold = _best_threshold(objective, kept)
+    return objective.solution(_fill(objective, kept[ucb[kept] >= threshold], tickets))
+
+
+def _survivors(objective: Objective) -> IntArray:
+    """Return the clients that can belong to the optimum, or stand at its threshold."""
+    ucb, m = objective.ucb, objective.m
+    count = len(ucb)
+    floor = float(ucb[np.argpartition(_marginals(objective, slice(None)), count - m)[count - m :]].min())
+    kept = _outrun(objective, slice(None), floor)
+    while len(kept) < 0.8 * count:
+        count = len(kept)
+        kept = _outrun(objective, kept, floor)
+    return kept
+
+
+def _outrun(objective: Objective, subset: IntArray | slice, floor: float) -> IntArray:
+    """Drop from the subset who has ucb < floor, or has m better clients among those that are faster."""
+    ucb, score, m = objective.ucb[subset], objective.score[subset], objective.m
+    fast = math.isqrt(m * len(ucb)) + m
+    limit = max(floor, float(np.partition(ucb, len(ucb) - fast)[len(ucb) - fast])) if fast < len(ucb) else floor
+    front = np.flatnonzero(ucb >= limit)
+    if limit > floor and len(front) >= m:
+        ahead = _marginals(objective, front if isinstance(subset, slice) else subset[front])
+        theta = float(np.partition(ahead, len(ahead) - m)[len(ahead) - m])
+        behind = np.flatnonzero((score > theta) & (ucb < limit) & (ucb >= floor))
+    else:
+        behind = np.flatnonzero((ucb < limit) & (ucb >= floor))
+    kept = np.concatenate([front, behind])
+    return kept if isinstance(subset, slice) else subset[kept]
+
+
+def _best_threshold(objective: Objective, kept: IntArray) -> float:
+    """Return the largest u that maximises u + (best sum of m marginals among the clients with ucb >= u)."""
+    descending = kept[np.argsort(-objective.ucb[kept])]
+    ucb, score = objective.ucb[descending], objective.score[descending]
+    if objective.clusters is not None and objective.clustered:
+        at = best_prefix_clustered(ucb, score, objective.clusters[descending], objective.m, objective.collision)
+    else:
+        at = best_prefix(ucb, score, objective.m)
+    return float(ucb[at])
+
+
+def _fill(objective: Objective, eligible: IntArray, tickets: Tickets) -> IntArray:
+    """Return the m eligible clients with the largest marginals."""
+    m = objective.m
+    if len(eligible) == m:
+        return eligible
+    ucb, score = objective.ucb[eligible], objective.score[eligible]
+    if objective.clusters is not None and objective.clustered:
+        score = fair_marginals(objective.clusters[eligible], score, objective.collision, ucb, tickets(eligible))
+    return eligible[_largest(score, m, ucb, eligible, tickets)]
+
+
+def _largest(values: FloatArray, m: int, ucb: FloatArray, names: IntArray, tickets: Tickets) -> IntArray:
+    """Return the positions of the m largest values; ties go to the higher ucb, then to the smaller ticket."""
+    sure, tied = _cut(values, m)
+    faster, level = _cut(ucb[tied], m - len(sure))
+    drawn = tied[level]
+    need = m - len(sure) - len(faster)
+    if need < len(drawn):
+        drawn = drawn[np.argpartition(tickets(names[drawn]), need - 1)[:need]] if need else drawn[:0]
+    return np.concatenate([sure, tied[faster], drawn])
+
+
+def _cut(values: FloatArray, m: int) -> tuple[IntArray, IntArray]:
+    """Return the positions that are surely among the m largest, and those that tie for the remaining places."""
+    cut = np.partition(values, len(values) - m)[len(values) - m]
+    return np.flatnonzero(values > cut), np.flatnonzero(values == cut)
+
+
+def _marginals(objective: Objective, subset: IntArray | slice) -> FloatArray:
+    """Return what each client of the subset adds: its score in full if it is its cluster's best, else less the penalty."""
+    score = objective.score[subset]
+    if objective.clusters is None or not objective.clustered:
+        return score
+    return marginals(objective.clusters[subset], score, objective.collision)
+
+
+class Pause(Policy):
+    """PAUSE, solved exactly: for averages (R1) and for the cluster penalty (R2), at any number of clients."""
+
+    __slots__ = ()
+    name: ClassVar[str] = "pause"
+    any_reward: ClassVar[bool] = False
+
+    def pick(self, candidates: Candidates) -> Solution:
+        """Return the optimum."""
+        return exact(candidates.objective, candidates.tickets)
