@@ -1,0 +1,5 @@
+"""Run the command line with ``python -m pausefl``."""
+
+from pausefl.cli import main
+
+main()

@@ -1,0 +1,51 @@
+"""The command line: one module per command; every refusal is one line on stderr and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from pausefl import __version__
+from pausefl.errors import PauseError
+
+app = typer.Typer(
+    name="pausefl",
+    help="Low-latency, privacy-aware client selection for federated learning.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pausefl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Low-latency, privacy-aware client selection for federated learning."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; the entry point of the ``pausefl`` script."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        code = 2
+    except click.ClickException as error:
+        typer.echo(f"pausefl: {error.format_message()}".replace("\n", " "), err=True)
+        code = 2
+    except (PauseError, OSError) as error:
+        typer.echo(f"pausefl: {error}".replace("\n", " "), err=True)
+        code = 2
+    except (click.Abort, KeyboardInterrupt):
+        typer.echo("pausefl: interrupted", err=True)
+        code = 130
+    sys.exit(code)
