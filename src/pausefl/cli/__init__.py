@@ -27,7 +27,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Low-latency, privacy-aware client selection for federated learning."""
 
@@ -49,3 +51,6 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo("pausefl: interrupted", err=True)
         code = 130
     sys.exit(code)
+
+
+from pausefl.cli import demo, regret  # noqa: E402, F401 - each registers its command

@@ -2,4 +2,6 @@
 
 from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
 
-__all__ = ["FixedHorizon", "Geometric", "PowerLaw", "Schedule"]
+SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
+
+__all__ = ["SCHEDULES", "FixedHorizon", "Geometric", "PowerLaw", "Schedule"]

@@ -1,7 +1,7 @@
 """How a lifetime budget is spread over releases: eps_1, eps_2, … with a sum that never exceeds the budget.
 
-Reference: PAUSE, eq. (epsilonSeq).  The law holds in floating point: a billionth of the budget is never handed out, more
-than the rounding of any sum of up to eight million releases, added in any order.
+Reference: PAUSE, eq. (epsilonSeq).  The law holds in floating point: a billionth of the budget is never handed out,
+more than the rounding of any sum of up to eight million releases, added in any order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Schedule(ABC):
         share = self._share(release)
         if share <= 0.0:
             raise BudgetExceededError(
-                f"release {release} has no budget left of {self.budget!r}; stop taking part, or start with a larger budget"
+                f"release {release} has no budget left of {self.budget!r}; stop, or start with a larger budget"
             )
         return self.budget * _SHAVE * share
 
@@ -75,9 +75,12 @@ class Geometric(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            math.isfinite(self.decay) and self.decay > 0.0, "decay", self.decay, "a finite number above 0",
+            math.isfinite(self.decay) and self.decay > 0.0,
+            "decay",
+            self.decay,
+            "a finite number above 0",
             "the paper uses 0.04",
-        )  # fmt: skip
+        )
 
     def _share(self, release: int) -> float:
         return math.expm1(self.decay) * math.exp(-self.decay * release)
@@ -100,9 +103,12 @@ class PowerLaw(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            math.isfinite(self.exponent) and self.exponent > 1.0, "exponent", self.exponent, "a finite number above 1",
+            math.isfinite(self.exponent) and self.exponent > 1.0,
+            "exponent",
+            self.exponent,
+            "a finite number above 1",
             "at 1 or below the sum diverges",
-        )  # fmt: skip
+        )
 
     def _share(self, release: int) -> float:
         return float(release**-self.exponent / zeta(self.exponent))
@@ -119,7 +125,7 @@ class FixedHorizon(Schedule):
 
     >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
     Traceback (most recent call last):
-    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop taking part, or start with a larger budget
+    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop, or start with a larger budget
     """
 
     budget: Epsilon
@@ -128,9 +134,12 @@ class FixedHorizon(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            isinstance(self.releases, int) and self.releases >= 1, "releases", self.releases, "a whole number from 1",
+            isinstance(self.releases, int) and self.releases >= 1,
+            "releases",
+            self.releases,
+            "a whole number from 1",
             "say how many times a client may take part",
-        )  # fmt: skip
+        )
 
     @property
     def limit(self) -> int | None:

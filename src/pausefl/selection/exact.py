@@ -23,6 +23,9 @@ from pausefl.selection._sweep import best_prefix, best_prefix_clustered, fair_ma
 from pausefl.selection.base import Candidates, Objective, Policy, Solution, Tickets, tickets_from
 from pausefl.types import FloatArray, IntArray
 
+_SMALL = 4096
+"""Up to this many clients a plain sort is quicker than avoiding it."""
+
 
 def solve_exact(
     ucb: FloatArray,
@@ -53,7 +56,7 @@ def exact(objective: Objective, tickets: Tickets) -> Solution:
         return objective.solution(_fill(objective, unobserved, tickets))
     if m == len(ucb):
         return objective.solution(np.arange(m))
-    kept = _survivors(objective)
+    kept = _survivors(objective) if len(ucb) > _SMALL else np.arange(len(ucb))
     threshold = _best_threshold(objective, kept)
     return objective.solution(_fill(objective, kept[ucb[kept] >= threshold], tickets))
 
@@ -126,7 +129,7 @@ def _cut(values: FloatArray, m: int) -> tuple[IntArray, IntArray]:
 
 
 def _marginals(objective: Objective, subset: IntArray | slice) -> FloatArray:
-    """Return what each client of the subset adds: its score in full if it is its cluster's best, else less the penalty."""
+    """Return what each client of the subset adds: its score, less the penalty unless it is its cluster's best."""
     score = objective.score[subset]
     if objective.clusters is None or not objective.clustered:
         return score
