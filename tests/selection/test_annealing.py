@@ -16,11 +16,10 @@ def gaps(states: list, rng: np.random.Generator, **how: object) -> np.ndarray:
     found = []
     for objective, best in states:
         count, m = len(objective.ucb), objective.m
-        baseline = np.mean(
-            [objective.solution(rng.choice(count, m, replace=False)).value for _ in range(200)]
-        )
+        baseline = np.mean([objective.solution(rng.choice(count, m, replace=False)).value for _ in range(200)])
         got = anneal(
-            objective.ucb, objective.score, m, clusters=objective.clusters, collision=objective.collision, rng=rng, **how
+            objective.ucb, objective.score, m, clusters=objective.clusters, collision=objective.collision, rng=rng,
+            **how,
         )  # fmt: skip
         found.append((best.value - got.value) / (best.value - baseline))
     return np.array(found)
@@ -71,8 +70,7 @@ def test_tailored_neighbours_are_the_papers_and_each_is_drawn_once(count: int, m
         wanted = {
             there
             for other in combinations(range(count), m)
-            if len(here & (there := frozenset(other))) == m - 1
-            and (min(here) not in there or min(there) not in here)
+            if len(here & (there := frozenset(other))) == m - 1 and (min(here) not in there or min(there) not in here)
         }
         assert len(drawn) == len(set(drawn))
         assert set(drawn) == wanted
