@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.measure import Figure, medians, show
 from pausefl.selection import anneal, solve_brute, solve_exact
+from pausefl.selection.annealing import Graph
 
 
 def main() -> bool:
@@ -42,7 +43,7 @@ def _brute(ucb: np.ndarray, score: np.ndarray, m: int) -> object:
     return solve_brute(ucb, score, m)
 
 
-def _annealed(graph: str) -> Callable[[np.ndarray, np.ndarray, int], object]:
+def _annealed(graph: Graph) -> Callable[[np.ndarray, np.ndarray, int], object]:
     return lambda ucb, score, m: anneal(
         ucb,
         score,
@@ -50,7 +51,7 @@ def _annealed(graph: str) -> Callable[[np.ndarray, np.ndarray, int], object]:
         steps=100 * len(ucb),
         graph=graph,
         start="random",
-        rng=np.random.default_rng(0),  # type: ignore[arg-type]
+        rng=np.random.default_rng(0),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 
 from benchmarks.measure import Figure, medians, show
 from pausefl.selection import anneal, solve_exact
+from pausefl.selection.annealing import Graph
 from pausefl.selector import Selector
 
 
@@ -24,9 +26,9 @@ def _million() -> list[Figure]:
         score = weight * rng.random(count)
         sort, plain, clustered, read = medians(
             lambda: np.argsort(ucb),
-            lambda score=score: solve_exact(ucb, score, m),
-            lambda score=score, weight=weight: solve_exact(ucb, score, m, clusters=labels, collision=0.3 * weight),
-            lambda score=score: (ucb.max(), score.max()),
+            partial(solve_exact, ucb, score, m),
+            partial(solve_exact, ucb, score, m, clusters=labels, collision=0.3 * weight),
+            partial(_read, ucb, score),
         )
         figures += [
             Figure(
@@ -43,6 +45,11 @@ def _million() -> list[Figure]:
             ),
         ]
     return figures
+
+
+def _read(*arrays: np.ndarray) -> None:
+    for array in arrays:
+        array.max()
 
 
 def _small() -> list[Figure]:
@@ -64,12 +71,15 @@ def _annealing() -> list[Figure]:
     ucb, score, labels = rng.random(300), rng.random(300), rng.integers(0, 20, 300)
     steps = 1_000_000
 
-    def run(graph: str, clustered: bool) -> None:
-        extra = {"clusters": labels, "collision": 0.3} if clustered else {}
-        anneal(ucb, score, 15, steps=steps, graph=graph, start="random", rng=np.random.default_rng(1), **extra)  # type: ignore[arg-type]
+    def run(graph: Graph, clustered: bool) -> None:
+        anneal(
+            ucb, score, 15, clusters=labels, collision=0.3 if clustered else 0.0, steps=steps, graph=graph,
+            start="random", rng=np.random.default_rng(1),
+        )  # fmt: skip
 
-    names = [(graph, clustered) for graph in ("tailored", "vanilla") for clustered in (False, True)]
-    times = medians(*(lambda g=g, c=c: run(g, c) for g, c in names), repeats=3)  # type: ignore[misc]
+    graphs: tuple[Graph, ...] = ("tailored", "vanilla")
+    names = [(graph, clustered) for graph in graphs for clustered in (False, True)]
+    times = medians(*(partial(run, graph, clustered) for graph, clustered in names), repeats=3)
     (default,) = medians(lambda: anneal(ucb, score, 15, rng=np.random.default_rng(1)), repeats=21)
     return [
         *(

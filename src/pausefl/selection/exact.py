@@ -73,7 +73,8 @@ def _survivors(objective: Objective) -> IntArray:
         kept = _not_outrun(objective, kept)
     ucb: FloatArray = objective.ucb[kept]
     by_marginal = np.argpartition(_marginals(objective, kept), len(kept) - m)
-    return kept[ucb >= ucb[by_marginal[len(kept) - m :]].min()]
+    floor = float(ucb[by_marginal[len(kept) - m :]].min())
+    return kept[ucb >= floor]
 
 
 def _not_outrun(objective: Objective, subset: IntArray | slice) -> IntArray:
