@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -19,22 +17,24 @@ from pausefl.errors import StateFileError
 
 VERSION = 1
 _MAGIC = "pausefl state"
-_HEADER = "header"
 
 
 def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write atomically: after a crash the file holds the old state or the new one, never a mixture."""
-    body = io.BytesIO()
-    text = json.dumps({"kind": kind, **header}, allow_nan=False).encode()
-    np.savez(body, allow_pickle=False, **{_HEADER: np.frombuffer(text, dtype=np.uint8)}, **arrays)
-    payload = body.getbuffer()
-    first = f"{_MAGIC} {VERSION} {_digest(payload)}\n".encode()
+    """Write atomically: after a crash the file holds the old state or the new one, never a mixture.
+
+    Layout: a line with version and checksum, a line of JSON that describes the rest, then the arrays' bytes in order.
+    """
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    shapes = {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()}
+    text = json.dumps({"kind": kind, "header": dict(header), "arrays": shapes}, allow_nan=False).encode() + b"\n"
+    parts = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(first)
-            file.write(payload)
+            file.write(f"{_MAGIC} {VERSION} {_digest(*parts)}\n".encode())
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(target)
@@ -46,31 +46,39 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return header and arrays; a file that is damaged, cut short or of another version or kind is refused."""
-    content = Path(path).read_bytes()
-    first, _, payload = content.partition(b"\n")
-    words = first[:200].decode("ascii", errors="replace").rsplit(" ", 2)
-    if len(words) != 3 or words[0] != _MAGIC:
-        raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
-    if words[1] != str(VERSION):
-        raise StateFileError(
-            f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the release "
-            "that wrote it"
-        )
+    with Path(path).open("rb") as file:
+        words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
+        if len(words) != 3 or words[0] != _MAGIC:
+            raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
+        if words[1] != str(VERSION):
+            raise StateFileError(
+                f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the "
+                "release that wrote it"
+            )
+        payload = bytearray(os.fstat(file.fileno()).st_size - file.tell())
+        file.readinto(payload)
     if words[2] != _digest(payload):
         raise StateFileError(f"{path} is damaged or cut short (checksum differs); go back to an older copy")
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        header = json.loads(arrays.pop(_HEADER).tobytes())
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise StateFileError(f"{path} cannot be read ({error}); go back to an older copy") from error
-    if header.get("kind") != kind:
-        raise StateFileError(f"{path} holds a {header.get('kind')!r}, but a {kind!r} is wanted; name another file")
-    return header, arrays
+    start = payload.index(b"\n") + 1
+    described = json.loads(payload[:start])
+    if described["kind"] != kind:
+        raise StateFileError(f"{path} holds a {described['kind']!r}, but a {kind!r} is wanted; name another file")
+    arrays = {}
+    for name, (kind_of, shape) in described["arrays"].items():
+        dtype = np.dtype(kind_of)
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(payload, dtype=dtype, count=count, offset=start).reshape(shape)
+        # A view where alignment allows it: large data sets load without a copy.
+        arrays[name] = array if array.flags.aligned else array.copy()
+        start += count * dtype.itemsize
+    return described["header"], arrays
 
 
-def _digest(payload: bytes | memoryview) -> str:
-    return blake2b(payload, digest_size=20).hexdigest()
+def _digest(*parts: bytes | bytearray | memoryview) -> str:
+    digest = blake2b(digest_size=20)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:
