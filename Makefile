@@ -24,7 +24,7 @@ $(VENV)/core: $(VENV)/python $(SETUP)
 
 $(VENV)/dev: $(VENV)/core
 	@echo "setting up $(VENV) (everything; takes a few minutes once)"
-	@$(PIP) torch==2.13.0
+	@$(PIP) torch  # first and alone, so that its pin decides and not a range of another package
 	@$(PIP) --editable '.[all,dev]'
 	@touch $@
 

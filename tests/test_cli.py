@@ -45,7 +45,9 @@ def test_regret_as_a_table_and_as_files(capsys: pytest.CaptureFixture[str], tmp_
 def test_regret_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "regret", "--rounds", "20", "--seeds", "1", "--json")
     assert (code, err) == (0, "")
-    assert json.loads(out)[-1]["rounds"] == 20
+    answer = json.loads(out)
+    assert answer["rows"][-1]["rounds"] == 20
+    assert answer["settings"]["policy"] == "pause"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,8 @@ def test_regret_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["regret", "--per-round", "31"], "per_round is 31, but only 30 clients"),
         (["regret", "--policy", "puase"], "did you mean 'pause'"),
         (["regret", "--rounds", "1"], "rounds is 1"),
+        (["regret", "--policy", "all", "--rounds", "5"], "exactly m"),
+        (["regret", "--out", __file__], "--out is"),
         (["regret", "--seeds", "0"], "seeds is 0"),
         (["regret", "--rounds", "many"], "many"),
         (["demo", "--rounds", "0"], "rounds is 0"),

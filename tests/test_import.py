@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = ("torch", "flwr", "altair", "matplotlib", "sqlite3", "opendp", "dp_accounting", "sklearn", "ray")
 
@@ -33,3 +34,16 @@ def test_names_are_found_and_listed() -> None:
     assert {"Selector", "Geometric"} <= set(dir(pausefl))
     assert pausefl.Geometric(1.0, 0.1).budget == 1.0
     assert not hasattr(pausefl, "Nonsense")
+
+
+def test_a_read_only_installation_without_a_home_still_compiles(tmp_path: Path) -> None:
+    # numba then finds no folder for its cache; the loops are compiled anew instead.
+    code = (
+        "import numba.core.caching as c\n"
+        "c.CacheImpl._locator_classes = []\n"
+        "import numpy as np\n"
+        "from pausefl.selection import solve_exact\n"
+        "print(solve_exact(np.ones(3), np.arange(3.0), 1).members.tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "[2]\n"

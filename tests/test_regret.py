@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from pausefl.errors import InvalidValueError
 from pausefl.regret import genie, largest_gap, regret_bound, round_regret
 from pausefl.selection import Fastest, solve_brute
 from pausefl.selector import Selector
@@ -47,6 +48,12 @@ def test_pause_loses_less_than_random_and_ever_less_per_round() -> None:
         total[policy] = np.mean(lost, axis=0)
     assert total["pause"].sum() < 0.8 * total["random"].sum()
     assert total["pause"][-300:].mean() < 0.75 * total["pause"][100:400].mean()
+
+
+def test_only_sets_of_the_genies_size_are_compared() -> None:
+    sel = Selector(np.ones(10), 2, "all", tau_min=0.05)
+    with pytest.raises(InvalidValueError, match="exactly m"):
+        next(play(sel, two_groups(10), 5, 0, 0.05))
 
 
 def test_the_bound_by_hand() -> None:

@@ -12,6 +12,10 @@ def test_streams_are_named() -> None:
     assert len({stream(*name).random() for name in names}) == len(names)
 
 
+def test_numpy_integers_name_the_same_stream() -> None:
+    assert stream(0, "a", np.int64(3)).random() == stream(np.int64(0), "a", 3).random()
+
+
 def test_tickets_belong_to_the_client() -> None:
     keys = client_keys(["x", "y", "z", 4])
     drawn = tickets(0, "p", 1, keys)

@@ -139,7 +139,7 @@ def test_exhausted_clients_are_no_candidates() -> None:
     sel = Selector(np.ones(4), 2, schedule=FixedHorizon(budget=4.0, releases=2), tau_min=0.05)
     played(sel, 4)
     assert sel.spent().tolist() == pytest.approx([4.0] * 4)
-    with pytest.raises(NotEnoughClientsError, match="only 0 clients are available with budget left"):
+    with pytest.raises(NotEnoughClientsError, match=r"only 0 available clients have budget left .4 have spent"):
         sel.select()
 
 
@@ -219,8 +219,11 @@ def test_settings_of_your_own_must_be_passed_again(tmp_path: Path) -> None:
     with pytest.raises(StateFileError, match="pass it again as policy"):
         Selector.load(tmp_path / "a")
     Selector.load(tmp_path / "a", policy=mine)
-    with pytest.raises(StateFileError, match="not 'random'"):
-        Selector.load(tmp_path / "a", policy=pausefl.selection.Random())
+    for other in ("random", SaPause(Annealer(steps=5))):
+        with pytest.raises(StateFileError, match="pass the same"):
+            Selector.load(tmp_path / "a", policy=other)
+    with pytest.raises(StateFileError, match="a budget is for life"):
+        Selector.load(tmp_path / "a", policy=mine, schedule=Geometric(400.0, 0.04))
     Selector(np.ones(5), 2, "brute", phi=lambda ids: float(len(ids))).save(tmp_path / "b")
     with pytest.raises(StateFileError, match="phi"):
         Selector.load(tmp_path / "b")
@@ -279,9 +282,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         ({"sizes": [1.0, -2.0, 3.0]}, InvalidValueError, "size of client 1 is -2"),
         ({"sizes": [1.0, math.nan, 3.0]}, InvalidValueError, "size of client 1 is nan"),
         ({"sizes": {}}, InvalidValueError, "sizes"),
-        ({"sizes": {"a": "many", "b": 1, "c": 2}}, InvalidValueError, "no number"),
+        ({"sizes": {"a": "many", "b": 1, "c": 2}}, InvalidValueError, "size of client 'a' is 'many'"),
         ({"sizes": {("a", 1): 1, "b": 1, "c": 2}}, InvalidValueError, "client id"),
-        ({"beta": 1.0}, InvalidValueError, "beta is 1.0, but must be finite and above 1"),
+        ({"beta": 1.0}, InvalidValueError, "beta is 1.0, but must be a finite number above 1"),
         ({"alpha": -1.0}, InvalidValueError, "alpha is -1.0"),
         ({"zeta": math.inf}, InvalidValueError, "zeta is inf"),
         ({"tau_min": 0.0}, InvalidValueError, "tau_min is 0.0"),
@@ -289,10 +292,18 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         ({"clusters": {"a": 0}}, InvalidValueError, "silent on client"),
         ({"clusters": [0.5, 1.0, 2.0]}, InvalidValueError, "whole numbers"),
         ({"policy": "puase"}, InvalidValueError, "did you mean 'pause'"),
-        ({"policy": "fastest"}, InvalidValueError, "pass Fastest"),
+        ({"policy": "fastest"}, InvalidValueError, "pass pausefl.Fastest"),
         ({"policy": 3}, InvalidValueError, "policy is 3"),
         ({"phi": len}, InvalidValueError, "use 'sa-pause' or 'brute'"),
         ({"seed": -1}, InvalidValueError, "seed is -1"),
+        ({"sizes": 5}, InvalidValueError, "sizes is 5"),
+        ({"sizes": {"a": 1, True: 2, "c": 1}}, InvalidValueError, "client id is True"),
+        ({"sizes": {"a": 1, 2**64: 2, "c": 1}}, InvalidValueError, "64-bit"),
+        ({"alpha": "1"}, InvalidValueError, "alpha is '1'"),
+        ({"schedule": 40.0}, InvalidValueError, "schedule is 40.0"),
+        ({"policy": "brute", "phi": 3}, InvalidValueError, "phi is 3"),
+        ({"rho": 1.0}, InvalidValueError, "rho is 1.0, but must be 0 without clusters"),
+        ({"clusters": 5}, InvalidValueError, "clusters length"),
     ],
 )
 def test_bad_construction_is_named(change: dict, error: type[Exception], words: str) -> None:
@@ -306,10 +317,17 @@ def test_bad_construction_is_named(change: dict, error: type[Exception], words: 
     ("latencies", "error", "words"),
     [
         ({"nobody": 0.1}, InvalidValueError, "client id is 'nobody', but must be one of the 2 selected"),
-        (math.nan, InvalidValueError, "is nan, but must be a finite number of seconds above 0; report None"),
+        (
+            math.nan,
+            InvalidValueError,
+            "is nan, but must be a finite number of seconds above 0 .at least 1e-9.; report None",
+        ),
         (-1.0, InvalidValueError, "is -1.0"),
         (math.inf, InvalidValueError, "is inf"),
         (0.0, InvalidValueError, "is 0.0"),
+        (1e-310, InvalidValueError, "is 1e-310"),
+        ("0.3", InvalidValueError, "is '0.3'"),
+        (True, InvalidValueError, "is True"),
     ],
 )
 def test_bad_latencies_are_named_and_change_nothing(latencies: object, error: type[Exception], words: str) -> None:
@@ -340,3 +358,97 @@ def test_calls_out_of_order_and_strangers() -> None:
     assert sel.select().members == ("b",)
     with pytest.raises(InvalidValueError, match="mask of shape"):
         sel.select(np.array([True]))
+
+
+def test_bools_strings_and_mappings_are_no_lists_of_ids() -> None:
+    sel = Selector(np.ones(5), 2)
+    masked = sel.select([False, False, False, True, True])
+    assert masked.members == (3, 4)
+    assert 3 in masked
+    assert list(masked) == [3, 4]
+    named = Selector({"a": 1, "b": 2, "ab": 3}, 1)
+    for wrong in ("ab", {"a": True}):
+        with pytest.raises(InvalidValueError, match="list of client ids"):
+            named.select(wrong)
+    with pytest.raises(InvalidValueError, match=r"pass \['ab'\]"):
+        named.leave("ab")
+    with pytest.raises(InvalidValueError, match="mapping"):
+        sel.observe([0.1, 0.2])
+    with pytest.raises(InvalidValueError, match="mask of shape"):
+        named.select([True])
+    with pytest.raises(UnknownClientError):
+        named.cohort.rows([True])
+
+
+def test_a_smaller_round_if_allowed() -> None:
+    sel = Selector({"a": 1, "b": 2, "c": 3}, 2)
+    assert sel.select(["a"], allow_fewer=True).members == ("a",)
+    with pytest.raises(NotEnoughClientsError):
+        sel.select([], allow_fewer=True)
+
+
+def test_an_open_round_survives_joining_and_leaving() -> None:
+    sel = Selector({"a": 1, "b": 2, "c": 3}, 2)
+    chosen = sel.select().members
+    sel.leave([chosen[0]])
+    sel.join({"d": 5})
+    sel.observe(dict.fromkeys(chosen, 0.2))
+    assert sel.cohort.picks[:3].sum() == 2
+    assert sel.pending is None
+
+
+def test_a_refused_join_changes_nothing(tmp_path: Path) -> None:
+    sel = Selector({"a": 1, "b": 2}, 1)
+    for wrong in ({2**64: 1.0}, {"c": 1.0, "d": -1.0}, {"a": 9.0, 2**64: 1.0}):
+        with pytest.raises(InvalidValueError):
+            sel.join(wrong)
+    assert sel.cohort.sizes.tolist() == [1.0, 2.0]
+    sel.join({"c": 7})
+    sel.save(tmp_path / "state")
+    assert Selector.load(tmp_path / "state").cohort.rows(["c"]).tolist() == [2]
+
+
+def test_numpy_numbers_can_be_saved(tmp_path: Path) -> None:
+    sel = Selector(np.array([1, 2, 3]), np.int64(2), alpha=np.float32(3), schedule=Geometric(np.float64(4.0), 0.5))
+    sel.save(tmp_path / "state")
+    assert Selector.load(tmp_path / "state").reward.alpha == 3.0
+
+
+class Wrong(pausefl.Policy):
+    name = "wrong"
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def pick(self, candidates: object) -> object:
+        return candidates.objective.solution(self.answer) if isinstance(self.answer, np.ndarray) else self.answer
+
+    def learn(self, rows: object, updates: object) -> None:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("answer", [np.array([0, 0]), np.array([0]), np.array([-1, 0]), np.array([0, 9]), [0, 1]])
+def test_a_policy_that_breaks_its_contract_is_named(answer: object) -> None:
+    with pytest.raises(InvalidValueError, match=r"polic|positions"):
+        Selector(np.ones(4), 2, Wrong(answer)).select()
+
+
+def test_a_policy_that_fails_to_learn_leaves_no_phantom_picks() -> None:
+    sel = Selector(np.ones(4), 2, Wrong(np.array([0, 1])))
+    sel.select()
+    with pytest.raises(RuntimeError):
+        sel.observe({0: 0.1, 1: 0.1}, updates={0: np.ones(3)})
+    assert sel.cohort.picks.sum() == 0
+
+
+def test_links_and_modes_are_kept(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    Selector(np.ones(3), 1).save(real)
+    real.chmod(0o640)
+    link.symlink_to(real)
+    Selector(np.ones(4), 1).save(link)
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert len(Selector.load(real).cohort) == 4
+    with pytest.raises(StateFileError, match="folder must exist"):
+        Selector(np.ones(3), 1).save(tmp_path / "nowhere" / "x")

@@ -14,11 +14,24 @@ if TYPE_CHECKING:
     from pausefl.errors import PauseError
     from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
     from pausefl.problem import Selection
+    from pausefl.selection import Fastest, Policy
     from pausefl.selector import Selector
 
-__all__ = ["FixedHorizon", "Geometric", "PauseError", "PowerLaw", "Selection", "Selector", "__version__"]
+__all__ = [
+    "Fastest",
+    "FixedHorizon",
+    "Geometric",
+    "PauseError",
+    "Policy",
+    "PowerLaw",
+    "Selection",
+    "Selector",
+    "__version__",
+]
 
 _HOMES = {
+    "Fastest": "pausefl.selection",
+    "Policy": "pausefl.selection",
     "FixedHorizon": "pausefl.privacy",
     "Geometric": "pausefl.privacy",
     "PauseError": "pausefl.errors",

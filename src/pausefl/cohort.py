@@ -6,6 +6,7 @@ Reference: PAUSE, eq. (empirical means) and its recursive form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -28,9 +29,13 @@ class Cohort:
     ([1, 0], [2.0, 0.0])
     """
 
-    __slots__ = ("_row_of", "fastest_seen", "ids", "keys", "picks", "present", "rate", "sizes")
+    __slots__ = ("_row_of", "_total", "fastest_seen", "ids", "keys", "picks", "present", "rate", "sizes")
 
     def __init__(self, sizes: Mapping[ClientId, float] | Sequence[float] | FloatArray | IntArray) -> None:
+        if not isinstance(sizes, (Mapping, Sequence, np.ndarray)) or isinstance(sizes, str):
+            raise InvalidValueError(
+                f"sizes is {sizes!r}, but must map each client to its number of examples; pass a dict or a sequence"
+            )
         require(len(sizes) > 0, "sizes", sizes, "one positive number per client", "name at least one client")
         self.ids: range | list[ClientId] = range(0)
         self._row_of: dict[ClientId, int] | None = None  # None: ids are 0 … K-1 and need no table
@@ -40,6 +45,7 @@ class Cohort:
         self.present: BoolArray = np.empty(0, dtype=np.bool_)
         self.keys: KeyArray = np.empty(0, dtype=np.uint64)
         self.fastest_seen: Seconds = np.inf
+        self._total: float | None = None
         if isinstance(sizes, Mapping):
             self.join(sizes)
         else:
@@ -51,7 +57,10 @@ class Cohort:
     @property
     def shares(self) -> FloatArray:
         """Each client's share of the data of all that are present; absent clients have the share they would add."""
-        return self.sizes / float(self.sizes.sum(where=self.present))
+        if self._total is None:
+            # Sorted, so that the rounding of the sum does not depend on the order of arrival.
+            self._total = float(np.sort(self.sizes[self.present]).sum())
+        return self.sizes / self._total
 
     def rows(self, ids: Iterable[ClientId]) -> IntArray:
         """Return the rows of these clients; one that never joined, or has left, is refused."""
@@ -63,7 +72,9 @@ class Cohort:
         return found
 
     def join(self, sizes: Mapping[ClientId, float]) -> None:
-        """Add clients, or bring back some that left (with their history and perhaps a new data size)."""
+        """Add clients, bring back some that left (their history is remembered), or update data sizes."""
+        if not isinstance(sizes, Mapping):
+            raise InvalidValueError(f"sizes is {sizes!r}, but must be a mapping; pass e.g. {{'name': 120}}")
         wanted = list(sizes)
         for client in wanted:
             if isinstance(client, bool) or not isinstance(client, (int, str, np.integer)):
@@ -73,17 +84,21 @@ class Cohort:
         checked = _checked_sizes(list(sizes.values()), wanted)
         known = np.fromiter((self._find(i) is not None for i in wanted), dtype=np.bool_, count=len(wanted))
         back = np.fromiter((self._row(i) for i, k in zip(wanted, known, strict=True) if k), dtype=np.int64)
+        self._append([i for i, k in zip(wanted, known, strict=True) if not k], checked[~known])
         self.sizes[back] = checked[known]
         self.present[back] = True
-        self._append([i for i, k in zip(wanted, known, strict=True) if not k], checked[~known])
+        self._total = None
 
     def leave(self, ids: Iterable[ClientId]) -> None:
         """Take clients out of the candidates; their history stays."""
+        if isinstance(ids, str):
+            raise InvalidValueError(f"ids is {ids!r}, but must be a list of client ids; pass [{ids!r}]")
         rows = self.rows(ids)
         staying = self.present.copy()
         staying[rows] = False
         require(bool(staying.any()), "clients left", 0, "at least 1", "let others join before the last ones leave")
         self.present = staying
+        self._total = None
 
     def observe(self, rows: IntArray, latencies: FloatArray, floor: Seconds | None = None) -> None:
         """Count one pick for each row; NaN is a client that did not answer, which counts as speed 0.
@@ -104,6 +119,8 @@ class Cohort:
         start, count = len(self.ids), len(ids)
         stop = start + count
         in_order = isinstance(ids, range) or list(ids) == list(range(start, stop))
+        # Everything that can be refused is worked out before anything changes.
+        keys = np.concatenate([self.keys, number_keys(start, stop) if in_order else client_keys(ids)])
         if self._row_of is None and in_order:
             self.ids = range(stop)
         else:
@@ -111,7 +128,7 @@ class Cohort:
                 self._row_of = {client: row for row, client in enumerate(self.ids)}
             self._row_of.update(zip(ids, range(start, stop), strict=True))
             self.ids = [*self.ids, *ids]
-        self.keys = np.concatenate([self.keys, number_keys(start, stop) if in_order else client_keys(ids)])
+        self.keys = keys
         self.sizes = np.concatenate([self.sizes, sizes])
         self.picks = np.concatenate([self.picks, np.zeros(count, dtype=np.int64)])
         self.rate = np.concatenate([self.rate, np.zeros(count)])
@@ -119,8 +136,9 @@ class Cohort:
 
     def _find(self, client: ClientId) -> int | None:
         if self._row_of is not None:
-            return self._row_of.get(client)
-        return int(client) if isinstance(client, (int, np.integer)) and 0 <= client < len(self) else None
+            return None if isinstance(client, bool) else self._row_of.get(client)
+        number = isinstance(client, (int, np.integer)) and not isinstance(client, bool)
+        return int(client) if number and 0 <= int(client) < len(self) else None
 
     def _row(self, client: ClientId) -> int:
         row = self._find(client)
@@ -132,12 +150,12 @@ class Cohort:
 
 
 def _checked_sizes(sizes: Sequence[float] | FloatArray | IntArray, names: Sequence[ClientId]) -> FloatArray:
-    try:
-        checked = np.array(sizes, dtype=np.float64).reshape(len(sizes))
-    except (TypeError, ValueError):
-        raise InvalidValueError(
-            "sizes hold something that is no number; give each client its number of examples"
-        ) from None
+    values = np.asarray(sizes) if isinstance(sizes, np.ndarray) else sizes
+    strange = [] if isinstance(values, np.ndarray) else [i for i, v in enumerate(values) if not isinstance(v, Real)]
+    if strange or (isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "iuf")):
+        where = f"size of client {names[strange[0]]!r} is {values[strange[0]]!r}" if strange else "sizes are no numbers"
+        raise InvalidValueError(f"{where}, but must be a finite number above 0; give each client its examples")
+    checked = np.array(values, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(checked) & (checked > 0.0)))
     if len(bad):
         first = int(bad[0])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
+
 
 class PauseError(Exception):
     """Root of the tree: ``except PauseError`` catches everything this package refuses."""
@@ -35,8 +38,17 @@ class BudgetExceededError(PauseError, RuntimeError):
     """A release that would leak more than the budget allows; nothing was released."""
 
 
+class DataMissingError(PauseError, FileNotFoundError):
+    """A data set that is not there, or does not have its checksum; the message says how to get it."""
+
+
 class MissingExtraError(PauseError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it."""
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a finite real number; a string or a truth value is none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def require(condition: bool, name: str, value: object, bound: str, remedy: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from pausefl.cohort import Cohort
-from pausefl.errors import NotEnoughClientsError, require
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
 from pausefl.rewards import Reward, Terms, collisions
 from pausefl.rng import stream, tickets
 from pausefl.selection import Candidates, Objective, Solution
@@ -36,6 +36,12 @@ class Selection:
     def __len__(self) -> int:
         return len(self.members)
 
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.members)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self.members
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
@@ -56,21 +62,16 @@ class Problem:
     def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int) -> IntArray:
         """Return the rows of the clients that are present, available and have budget left; at least ``need``."""
         mask = self.cohort.present
-        if isinstance(available, np.ndarray) and available.dtype == np.bool_:
-            shape = (len(self.cohort),)
-            require(available.shape == shape, "available", available.shape, f"a mask of shape {shape}", "or pass ids")
-            mask = mask & available
-        elif available is not None:
-            named = np.zeros(len(self.cohort), dtype=np.bool_)
-            named[self.cohort.rows(available)] = True
-            mask = mask & named
-        if (limit := self.reward.schedule.limit) is not None:
-            mask = mask & (self.cohort.picks < limit)
-        rows = np.flatnonzero(mask)
+        if available is not None:
+            mask = mask & self._mask(available)
+        limit = self.reward.schedule.limit
+        solvent = mask if limit is None else mask & (self.cohort.picks < limit)
+        rows = np.flatnonzero(solvent)
         if len(rows) < need:
+            broke = int(mask.sum()) - len(rows)
             raise NotEnoughClientsError(
-                f"per_round is {self.per_round}, but only {len(rows)} clients are available with budget left; "
-                "wait for more or make a selector with a smaller per_round"
+                f"per_round is {self.per_round}, but only {len(rows)} available clients have budget left ({broke} have "
+                "spent theirs); wait for more clients, or call select(allow_fewer=True)"
             )
         return rows
 
@@ -81,7 +82,7 @@ class Problem:
         return Candidates(
             objective=self.objective(terms, rows),
             rows=rows,
-            ids=cohort.ids if everyone else [cohort.ids[row] for row in rows.tolist()],
+            all_ids=cohort.ids,
             sizes=cohort.sizes if everyone else cohort.sizes[rows],
             round_number=self.number,
             tickets=lambda at: tickets(self.seed, "tickets", self.number, cohort.keys[rows[at]]),
@@ -106,11 +107,32 @@ class Problem:
             "privacy": self.reward.gamma * float(terms.privacy[chosen].sum()) / self.per_round,
         }
         if self.clusters is not None:
-            parts["clusters"] = -self.reward.collision * collisions(self.clusters[chosen])
+            parts["clusters"] = 0.0 - self.reward.collision * collisions(self.clusters[chosen])
         if self.phi is not None:
             parts["phi"] = float(self.phi(members))
         weights = None if solution.weights is None else dict(zip(members, solution.weights.tolist(), strict=True))
         return Selection(self.number, members, solution.value, parts, weights)
+
+    def _mask(self, available: Iterable[ClientId] | BoolArray) -> BoolArray:
+        if isinstance(available, (str, Mapping)):
+            raise InvalidValueError(
+                f"available is a {type(available).__name__}, but must be a list of client ids or a mask; list the ids"
+            )
+        listed = available if isinstance(available, np.ndarray) else list(available)
+        if len(listed) and all(isinstance(x, (bool, np.bool_)) for x in listed[:2]):
+            mask = np.asarray(listed)
+            shape = (len(self.cohort),)
+            require(
+                mask.shape == shape and mask.dtype == np.bool_,
+                "available",
+                mask.shape,
+                f"a mask of shape {shape}",
+                "or pass ids",
+            )
+            return mask
+        named = np.zeros(len(self.cohort), dtype=np.bool_)
+        named[self.cohort.rows(listed)] = True
+        return named
 
     def _phi_of(self, rows: IntArray, phi: Phi) -> Callable[[IntArray], float]:
         ids = self.cohort.ids
@@ -125,6 +147,7 @@ def cluster_column(clusters: Mapping[ClientId, int] | Sequence[int] | IntArray, 
         require(missing is None, "clusters", f"silent on client {missing!r}", "named for every client", "add it")
         clusters = [clusters[i] for i in ids]
     labels = np.asarray(clusters)
-    require(labels.shape == (len(ids),), "clusters length", len(labels), str(len(ids)), "name one cluster per client")
+    found = labels.shape[0] if labels.ndim == 1 else repr(clusters)[:60]
+    require(found == len(ids), "clusters length", found, str(len(ids)), "name one cluster per client")
     require(np.issubdtype(labels.dtype, np.integer), "clusters", labels.dtype.name, "whole numbers", "number them")
     return labels.astype(np.int64)

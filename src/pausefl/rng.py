@@ -45,13 +45,14 @@ def number_keys(start: int, stop: int) -> KeyArray:
 
 def _digest_id(client: ClientId) -> int:
     if isinstance(client, str):
-        return int.from_bytes(blake2b(client.encode(), digest_size=8).digest(), "little")
+        return int.from_bytes(blake2b(client.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
     require(-(2**63) <= client < 2**63, "client id", client, "a 64-bit integer or a string", "use a string id")
     return int(_mix(np.array([client], dtype=np.int64).view(np.uint64))[0])
 
 
 def _digest(seed: int, purpose: str, *path: ClientId) -> int:
-    name = repr((int(seed), purpose, *path)).encode()
+    plain = (part if isinstance(part, str) else int(part) for part in path)  # numpy integers print differently
+    name = repr((int(seed), purpose, *plain)).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(name, digest_size=16).digest(), "little")
 
 

@@ -14,7 +14,14 @@ from typing import Any, Self
 import numpy as np
 
 from pausefl.cohort import Cohort
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, StateFileError, require
+from pausefl.errors import (
+    InvalidValueError,
+    NotEnoughClientsError,
+    OutOfOrderError,
+    StateFileError,
+    is_finite,
+    require,
+)
 from pausefl.privacy import SCHEDULES, Geometric
 from pausefl.problem import Phi, Problem, Selection, cluster_column
 from pausefl.rewards import Reward
@@ -30,8 +37,14 @@ _WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
 class Selector:
     """Decides who takes part, learns from the latencies, and keeps its state through restarts.
 
-    ``select`` may be asked again before ``observe``: the same round is decided once more, and equally if the same
-    clients are available.  A round is counted when it is observed.
+    ``sizes``: examples per client, by id, or a sequence for the ids 0 … K-1.  ``alpha`` weighs generalization (``beta``
+    its sharpness), ``gamma`` the privacy left under ``schedule``; ``zeta`` amplifies measured speed; ``tau_min`` is the
+    smallest possible latency (None: the smallest seen).  ``clusters`` names each client's cluster, and each collision
+    within one costs alpha·``rho``; ``phi`` is a function of your own, of a set of ids, added to the reward.
+
+    Picks are counted, and the estimate of what has leaked grows, when a round is observed; members that did not answer
+    count too, since they may have released.  ``select`` may be asked again before: the round is decided once more, and
+    equally if the same clients are available; only the last answer can be observed.
 
     Law: a selector that was saved and loaded continues to the bit; permuting the clients permutes the choices.
 
@@ -65,6 +78,10 @@ class Selector:
             raise InvalidValueError(
                 f"policy is {policy!r}, but must be a name or a Policy; subclass pausefl.selection.Policy"
             )
+        if not isinstance(getattr(self._policy, "name", None), str):
+            raise InvalidValueError(f"policy {type(self._policy).__name__} has no name; set the class attribute name")
+        if phi is not None and not callable(phi):
+            raise InvalidValueError(f"phi is {phi!r}, but must be a function of a set of client ids; pass one")
         self._phi = phi
         if phi is not None and not self._policy.any_reward:
             raise InvalidValueError(
@@ -77,14 +94,29 @@ class Selector:
             raise NotEnoughClientsError(
                 f"per_round is {per_round}, but only {len(self._cohort)} clients joined; pick fewer or let more join"
             )
+        require(rho == 0.0 or clusters is not None, "rho", rho, "0 without clusters", "pass clusters as well")
         self._clusters = None if clusters is None else cluster_column(clusters, self._cohort.ids)
         self._rounds = 0
-        self._pending: Selection | None = None
+        self._pending: tuple[Selection, IntArray] | None = None
+
+    def __repr__(self) -> str:
+        who = f"{len(self._cohort)} clients, {self._per_round} per round"
+        return f"<Selector: {who}, {self._policy.name}, {self._rounds} rounds>"
+
+    @property
+    def pending(self) -> Selection | None:
+        """The round that was selected and not yet observed."""
+        return None if self._pending is None else self._pending[0]
 
     @property
     def rounds(self) -> int:
         """How many rounds have been observed."""
         return self._rounds
+
+    @property
+    def policy(self) -> Policy:
+        """Who decides."""
+        return self._policy
 
     @property
     def cohort(self) -> Cohort:
@@ -100,13 +132,21 @@ class Selector:
         """Return the server's estimate of what each client has leaked, in order of arrival."""
         return self._reward.schedule.spent(self._cohort.picks)
 
-    def select(self, available: Iterable[ClientId] | BoolArray | None = None) -> Selection:
-        """Choose the members of the next round among the available clients (ids, or a mask in order of arrival)."""
+    def select(
+        self, available: Iterable[ClientId] | BoolArray | None = None, *, allow_fewer: bool = False
+    ) -> Selection:
+        """Choose the members of the next round among the available clients (ids, or a mask in order of arrival).
+
+        Fewer of them than ``per_round`` is an error, or with ``allow_fewer`` a smaller round.
+        """
         problem = self.problem()
-        rows = problem.rows(available, need=1 if self._policy.size == "all" else self._per_round)
+        rows = problem.rows(available, need=1 if allow_fewer or self._policy.size == "all" else self._per_round)
         terms = problem.terms()
-        self._pending = problem.selection(terms, rows, self._policy.pick(problem.candidates(terms, rows)))
-        return self._pending
+        candidates = problem.candidates(terms, rows)
+        solution = candidates.checked(self._policy.pick(candidates), self._policy)
+        chosen = problem.selection(terms, rows, solution)
+        self._pending = chosen, rows[solution.members]
+        return chosen
 
     def observe(
         self,
@@ -119,7 +159,12 @@ class Selector:
         """
         if self._pending is None:
             raise OutOfOrderError("observe was called with no open round; call select first")
-        members = self._pending.members
+        if not isinstance(latencies, Mapping):
+            raise InvalidValueError(
+                f"latencies is a {type(latencies).__name__}, but must be a mapping; pass {{client: seconds}}"
+            )
+        chosen, rows = self._pending
+        members = chosen.members
         invited = set(members)
         for client in (*latencies, *(updates or {})):
             if client not in invited:
@@ -128,16 +173,19 @@ class Selector:
                     f"{self._rounds + 1}; report members only"
                 )
         seconds = np.array([_seconds(client, latencies.get(client)) for client in members])
-        rows = self._cohort.rows(members)
+        row_of = dict(zip(members, rows.tolist(), strict=True))
         learned = _stacked(updates)
-        self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         if updates and learned is not None:
-            self._policy.learn(self._cohort.rows(updates), learned)
+            self._policy.learn(np.array([row_of[client] for client in updates]), learned)
+        self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None
 
     def join(self, sizes: Mapping[ClientId, float], clusters: Mapping[ClientId, int] | None = None) -> None:
-        """Add clients between rounds, or bring back some that left; their history is remembered."""
+        """Add clients, bring back some that left (their history is remembered), or update data sizes.
+
+        They are candidates from the next ``select`` on; a round that is open stays open.
+        """
         known = len(self._cohort)
         column = None
         if self._clusters is not None:
@@ -149,20 +197,19 @@ class Selector:
             grown = np.concatenate([self._clusters, np.zeros(len(self._cohort) - known, dtype=np.int64)])
             grown[self._cohort.rows(sizes)] = column
             self._clusters = grown
-        self._pending = None
 
     def leave(self, ids: Iterable[ClientId]) -> None:
-        """Take clients out between rounds."""
+        """Take clients out of the candidates; one that leaves in an open round can still be observed."""
         self._cohort.leave(ids)
-        self._pending = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to continue, atomically and durably."""
-        cohort, pending = self._cohort, self._pending
+        cohort = self._cohort
         header = {
-            "reward": {name: getattr(self._reward, name) for name in _WEIGHTS},
+            "reward": {name: _plain(getattr(self._reward, name)) for name in _WEIGHTS},
             "schedule": _described(self._reward.schedule),
             "policy": self._policy.name,
+            "class": type(self._policy).__qualname__,
             "settings": self._policy.settings(),
             "ids": None if isinstance(cohort.ids, range) else [i if isinstance(i, str) else int(i) for i in cohort.ids],
             "fastest_seen": cohort.fastest_seen if math.isfinite(cohort.fastest_seen) else None,
@@ -174,10 +221,10 @@ class Selector:
         arrays: dict[str, Any] = {name: getattr(cohort, name) for name in _COLUMNS}
         if self._clusters is not None:
             arrays["clusters"] = self._clusters
-        if pending is not None:
-            arrays["pending"] = cohort.rows(pending.members)
-            if pending.weights is not None:
-                arrays["pending_weights"] = np.array([pending.weights[i] for i in pending.members])
+        if self._pending is not None:
+            chosen, arrays["pending"] = self._pending
+            if chosen.weights is not None:
+                arrays["pending_weights"] = np.array([chosen.weights[i] for i in chosen.members])
         arrays |= {f"policy.{name}": value for name, value in self._policy.state().items()}
         write_state(path, _KIND, header, arrays)
 
@@ -186,16 +233,17 @@ class Selector:
         cls,
         path: str | os.PathLike[str],
         *,
-        policy: Policy | None = None,
+        policy: str | Policy | None = None,
         schedule: BudgetSchedule | None = None,
         phi: Phi | None = None,
     ) -> Self:
         """Continue from a saved state; policies, schedules and functions of your own must be passed again."""
         header, arrays = read_state(path, _KIND)
-        chosen = policy or _default_policy(path, header)
-        if chosen.name != header["policy"]:
+        chosen = policy_by_name(policy) if isinstance(policy, str) else policy or _default_policy(path, header)
+        if (chosen.name, chosen.settings()) != (header["policy"], header["settings"]):
             raise StateFileError(
-                f"{path} was saved with policy {header['policy']!r}, not {chosen.name!r}; pass that one"
+                f"{path} was saved with policy {header['policy']!r} ({header['settings'][:80]}), not with "
+                f"{chosen.name!r} ({chosen.settings()[:80]}); pass the same"
             )
         if header["phi"] != (phi is not None):
             raise StateFileError(
@@ -207,7 +255,7 @@ class Selector:
             header["per_round"],
             chosen,
             **header["reward"],
-            schedule=schedule or _stored_schedule(path, header),
+            schedule=_stored_schedule(path, header, schedule),
             clusters=arrays.get("clusters"),
             phi=phi,
             seed=header["seed"],
@@ -231,12 +279,12 @@ class Selector:
         problem, everyone = self.problem(), np.arange(len(self._cohort))
         terms = problem.terms()
         solution: Solution = problem.objective(terms, everyone).solution(members, weights)
-        self._pending = problem.selection(terms, everyone, solution)
+        self._pending = problem.selection(terms, everyone, solution), members
 
 
 def _whole(value: int, name: str, least: int) -> int:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    require(whole, name, value, f"a whole number from {least}", "round it")
+    require(whole, name, value, f"a whole number from {least}", f"pass e.g. {name}={max(1, least)}")
     return int(value)
 
 
@@ -244,10 +292,10 @@ def _seconds(client: ClientId, value: Seconds | None) -> float:
     if value is None:
         return math.nan
     require(
-        math.isfinite(value) and value > 0.0,
+        is_finite(value) and value >= 1e-9,
         f"latency of client {client!r}",
         value,
-        "a finite number of seconds above 0",
+        "a finite number of seconds above 0 (at least 1e-9)",
         "report None for no answer",
     )
     return float(value)
@@ -264,24 +312,35 @@ def _stacked(updates: Mapping[ClientId, FloatArray] | None) -> FloatArray | None
     return stacked
 
 
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _described(schedule: BudgetSchedule) -> dict[str, Any] | None:
     name = type(schedule).__name__
     if not is_dataclass(schedule) or SCHEDULES.get(name) is not type(schedule):
         return None
-    return {"kind": name, **{field.name: getattr(schedule, field.name) for field in fields(schedule)}}
+    return {"kind": name, **{field.name: _plain(getattr(schedule, field.name)) for field in fields(schedule)}}
 
 
-def _stored_schedule(path: str | os.PathLike[str], header: dict[str, Any]) -> BudgetSchedule:
-    stored = dict(header["schedule"] or {})
-    if stored.get("kind") not in SCHEDULES:
+def _stored_schedule(
+    path: str | os.PathLike[str], header: dict[str, Any], given: BudgetSchedule | None
+) -> BudgetSchedule:
+    stored = header["schedule"]
+    if given is not None:
+        if stored is not None and _described(given) != stored:
+            raise StateFileError(
+                f"{path} was saved with schedule {stored}, and a budget is for life; pass the same or none"
+            )
+        return given
+    if stored is None:
         raise StateFileError(f"{path} was saved with a schedule of your own; pass it again as schedule=…")
-    return SCHEDULES[stored.pop("kind")](**stored)
+    return SCHEDULES[stored["kind"]](**{name: value for name, value in stored.items() if name != "kind"})
 
 
 def _default_policy(path: str | os.PathLike[str], header: dict[str, Any]) -> Policy:
     name = header["policy"]
-    if name not in POLICIES or (default := policy_by_name(name)).settings() != header["settings"]:
-        raise StateFileError(
-            f"{path} was saved with settings of your own for policy {name!r}; pass it again as policy=…"
-        )
+    default = policy_by_name(name) if name in POLICIES else None
+    if default is None or type(default).__qualname__ != header["class"] or default.settings() != header["settings"]:
+        raise StateFileError(f"{path} was saved with a policy {name!r} of your own making; pass it again as policy=…")
     return default

@@ -27,8 +27,10 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     shapes = {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()}
     text = json.dumps({"kind": kind, "header": dict(header), "arrays": shapes}, allow_nan=False).encode() + b"\n"
-    parts = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]
-    target = Path(path)
+    parts: list[Any] = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if target.is_dir() or not target.parent.is_dir():
+        raise StateFileError(f"{path} cannot be written: its folder must exist and it must not be one; name a file")
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -37,6 +39,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
+        Path(name).chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -79,6 +82,12 @@ def _digest(*parts: bytes | bytearray | memoryview) -> str:
     for part in parts:
         digest.update(part)
     return digest.hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _sync_folder(folder: Path) -> None:

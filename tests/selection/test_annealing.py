@@ -210,6 +210,34 @@ def test_any_function_of_a_set(graph: str) -> None:
         assert found.value == pytest.approx(best.value)
 
 
+def test_time_limit_with_a_slow_function() -> None:
+    calls = 0
+
+    def slow(_: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return 0.0
+
+    anneal(
+        np.ones(60), np.zeros(60), 10, phi=slow, seconds=1.0, rng=np.random.default_rng(0),
+        clock=lambda: 0.01 * calls,
+    )  # fmt: skip
+    assert calls < 200
+
+
+def test_small_problems_end_early() -> None:
+    # Every threshold is tried once; with two clients there are two sets to look at.
+    calls = 0
+
+    def count(_: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return 0.0
+
+    anneal(np.array([1.0, 2.0]), np.array([0.3, 0.1]), 1, phi=count, rng=np.random.default_rng(0))
+    assert calls < 50
+
+
 def test_unobserved_clients_come_first() -> None:
     ucb = np.r_[np.full(6, np.inf), np.ones(6)]
     score = np.arange(12.0)

@@ -56,6 +56,15 @@ def test_exact_equals_brute_force_on_adversarial_instances(data: st.DataObject) 
     assert found.rank[1] == pytest.approx(best.rank[1], rel=1e-12, abs=1e-9)
 
 
+def test_a_huge_penalty_means_as_few_collisions_as_possible() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        ucb, score, labels = rng.random(8), rng.random(8), rng.integers(0, 4, 8)
+        found = solve_exact(ucb, score, 4, clusters=labels, collision=1e16)
+        sane = solve_brute(ucb, score, 4, clusters=labels, collision=1e3)
+        assert found.members.tolist() == sane.members.tolist()
+
+
 @pytest.mark.parametrize("clustered", [False, True])
 @pytest.mark.parametrize("weight", [1.0, 0.01, 1e-4])
 @pytest.mark.parametrize("tied", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -36,13 +37,16 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``pausefl`` script."""
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):  # tables have lines that an ASCII terminal cannot show
+            output.reconfigure(errors="replace")
     try:
         code = app(arguments, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message())
-        code = 2
     except click.ClickException as error:
-        typer.echo(f"pausefl: {error.format_message()}".replace("\n", " "), err=True)
+        if type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
+            typer.echo(error.format_message())
+        else:
+            typer.echo(f"pausefl: {error.format_message()}".replace("\n", " "), err=True)
         code = 2
     except (PauseError, OSError) as error:
         typer.echo(f"pausefl: {error}".replace("\n", " "), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def demo(
 ) -> None:
     """Compare who is picked, how long the rounds last and what leaks, for every policy (no training)."""
     require(rounds >= 1, "rounds", rounds, "1 or more", "play at least one")
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=100)
     names = ("pause", "sa-pause", "random", "all", "fastest", "clustered")
     outcomes = [
         _play(name, rounds, seed)
@@ -42,10 +43,8 @@ def demo(
     ]
     console.print(_table(outcomes, rounds))
     console.print(
-        "fast: picks that went to the fast half; leak: of each client's budget; unused: clients never picked.\n"
-        f"Each client may leak {_BUDGET:g} in all (local differential privacy, per coordinate of an update). "
-        "'pause' keeps rounds short without wearing out the fast clients; 'fastest' is quick and spends five "
-        "clients' budgets to the end while most of the data is never used."
+        "fast: picks that went to the fast half; leak: epsilon spent (local differential privacy, per coordinate of "
+        f"an update) of {_BUDGET:g} that each client may leak in all; unused: clients whose data was never used."
     )
 
 

@@ -50,6 +50,11 @@ def save_chart(chart: altair.HConcatChart, path: Path) -> None:
     chart.save(str(path), scale_factor=2.0 if path.suffix == ".png" else 1.0)
 
 
+def require_charts() -> None:
+    """Refuse early where charts cannot be drawn, before anything long is run."""
+    _altair()
+
+
 def _altair() -> Any:
     try:
         import altair

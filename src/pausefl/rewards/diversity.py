@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pausefl.errors import require
+from pausefl.errors import UnknownClientError, is_finite, require
 from pausefl.types import ClientId
 
 
@@ -29,7 +29,7 @@ class LabelDiversity:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        require(math.isfinite(self.weight), "weight", self.weight, "finite", "1 counts like the speed term")
+        require(is_finite(self.weight), "weight", self.weight, "a finite number", "1 counts like the speed term")
         widths = {len(h) for h in self.histograms.values()}
         require(
             len(widths) == 1 and min(widths) >= 2,
@@ -41,6 +41,9 @@ class LabelDiversity:
 
     def __call__(self, members: Sequence[ClientId]) -> float:
         """Return the weighted, scaled entropy of these clients' labels taken together."""
+        missing = next((i for i in members if i not in self.histograms), None)
+        if missing is not None:
+            raise UnknownClientError(f"client id is {missing!r}, but must have a histogram; add it to LabelDiversity")
         pooled = np.array([self.histograms[i] for i in members], dtype=np.float64).sum(axis=0)
         part = pooled[pooled > 0] / pooled.sum()
         return self.weight * float(-(part * np.log(part)).sum() / math.log(len(pooled))) + 0.0

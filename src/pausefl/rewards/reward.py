@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from pausefl.cohort import Cohort
-from pausefl.errors import require
+from pausefl.errors import InvalidValueError, is_finite, require
 from pausefl.rewards.generalization import underuse
 from pausefl.rewards.latency import upper_confidence
 from pausefl.rewards.privacy import budget_left
@@ -41,17 +41,22 @@ class Reward:
     def __post_init__(self) -> None:
         for name in ("alpha", "gamma", "zeta", "rho"):
             value = getattr(self, name)
-            require(math.isfinite(value) and value >= 0, name, value, "finite and 0 or more", "0 switches it off")
+            require(is_finite(value) and value >= 0, name, value, "a finite number from 0", "0 switches it off")
         require(
-            math.isfinite(self.beta) and self.beta > 1.0, "beta", self.beta, "finite and above 1", "the paper uses 2"
+            is_finite(self.beta) and self.beta > 1.0, "beta", self.beta, "a finite number above 1", "the paper uses 2"
         )
         require(
-            self.tau_min is None or (math.isfinite(self.tau_min) and self.tau_min > 0.0),
+            self.tau_min is None or (is_finite(self.tau_min) and self.tau_min > 0.0),
             "tau_min",
             self.tau_min,
             "a finite number of seconds above 0",
             "None takes the smallest latency seen so far",
         )
+
+        if not all(hasattr(self.schedule, name) for name in ("budget", "limit", "spent")):
+            raise InvalidValueError(
+                f"schedule is {self.schedule!r}, but must be a schedule; pass e.g. Geometric(budget=40.0, decay=0.04)"
+            )
 
     @property
     def collision(self) -> float:

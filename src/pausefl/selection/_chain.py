@@ -7,16 +7,16 @@ client below it is an outsider, and the minimum ucb of any neighbour is known wi
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
-from pausefl.selection._sweep import marginals
+from pausefl.selection._compiled import compiled
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 # Strides for walking through all neighbours once: a prime above their number is coprime to it.
-_STRIDES = np.array([2305843009213693951, 2305843009213693921, 2305843009213693907, 2305843009213693723])
+STRIDES = np.array([2305843009213693951, 2305843009213693921, 2305843009213693907, 2305843009213693723])
 
 
-@njit(cache=True)
+@compiled
 def walk(
     ucb: FloatArray,
     score: FloatArray,
@@ -47,7 +47,7 @@ def walk(
         energy -= collision * max(0, n - 1)
     improved = energy > best_energy
     neighbours = count_neighbours(heap, count, tailored)
-    at, stride, tried = below(random, neighbours), _STRIDES[below(random, 4)] % neighbours, 0
+    at, stride, tried = below(random, neighbours), STRIDES[below(random, 4)] % neighbours, 0
     for j in range(first, first + steps):
         if exhaust:
             if tried == neighbours:
@@ -82,17 +82,16 @@ def walk(
         where[old] = place
         replace(heap, slot, new)
         neighbours = count_neighbours(heap, count, tailored)
-        at, stride, tried = below(random, neighbours), _STRIDES[below(random, 4)] % neighbours, 0
+        at, stride, tried = below(random, neighbours), STRIDES[below(random, 4)] % neighbours, 0
     if improved:
         best[:] = heap
         best_energy = energy
     return best_energy, steps, False
 
 
-@njit(cache=True)
-def best_above(rank: int, score: FloatArray, clusters: IntArray, collision: float, m: int) -> IntArray:
-    """Return the m clients with the largest marginals among those of at least this ucb rank: a start for a walk."""
-    value = marginals(clusters[rank:], score[rank:], collision) if collision > 0.0 else score[rank:]
+@compiled
+def best_from(rank: int, value: FloatArray, m: int) -> IntArray:
+    """Return the ranks of the m largest values, the first of which belongs to ``rank``: a start for a walk."""
     cut = np.partition(value, len(value) - m)[len(value) - m]
     chosen = np.empty(m, np.int64)
     size = 0
@@ -109,7 +108,7 @@ def best_above(rank: int, score: FloatArray, clusters: IntArray, collision: floa
     return chosen
 
 
-@njit(cache=True)
+@compiled
 def prepare(heap: IntArray, clusters: IntArray, count: int) -> tuple[IntArray, IntArray, IntArray]:
     """Sort the members into a heap; return the outsiders, the place of each among them, and each cluster's members."""
     heap.sort()  # a sorted array is a min-heap
@@ -128,7 +127,7 @@ def prepare(heap: IntArray, clusters: IntArray, count: int) -> tuple[IntArray, I
     return outside, where, crowd
 
 
-@njit(cache=True)
+@compiled
 def count_neighbours(heap: IntArray, count: int, tailored: bool) -> int:
     """Return how many neighbours the set has.
 
@@ -139,7 +138,7 @@ def count_neighbours(heap: IntArray, count: int, tailored: bool) -> int:
     return (count - m) + (m - 1) * heap[0] if tailored else m * (count - m)
 
 
-@njit(cache=True)
+@compiled
 def neighbour(heap: IntArray, outside: IntArray, tailored: bool, at: int) -> tuple[int, int]:
     """Return neighbour number ``at``: the place in the heap that is given up, and the client that takes it."""
     others = len(outside)
@@ -150,7 +149,7 @@ def neighbour(heap: IntArray, outside: IntArray, tailored: bool, at: int) -> tup
     return 1 + (at - others) // heap[0], (at - others) % heap[0]
 
 
-@njit(cache=True)
+@compiled
 def lowest_after(heap: IntArray, slot: int, new: int) -> int:
     """Return the rank of the slowest member once ``new`` has taken this place."""
     if slot > 0:
@@ -163,7 +162,7 @@ def lowest_after(heap: IntArray, slot: int, new: int) -> int:
     return lowest
 
 
-@njit(cache=True)
+@compiled
 def replace(heap: IntArray, i: int, new: int) -> None:
     """Put ``new`` at place ``i`` and restore the heap."""
     m = len(heap)
@@ -183,7 +182,7 @@ def replace(heap: IntArray, i: int, new: int) -> None:
     heap[i] = new
 
 
-@njit(cache=True)
+@compiled
 def uniform(random: KeyArray) -> float:
     """Draw from [0, 1) with xoroshiro128+ (Blackman and Vigna, 2018); the state is an argument, so walks repeat."""
     a, b = random[0], random[1]
@@ -194,7 +193,7 @@ def uniform(random: KeyArray) -> float:
     return float((out >> uint64(11)) * 2.0**-53)
 
 
-@njit(cache=True)
+@compiled
 def below(random: KeyArray, bound: int) -> int:
     """Draw a whole number from 0 … bound-1; the bias, bound / 2^53, is below what any walk could show."""
     return int(uniform(random) * bound)

@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pausefl.selection._chain import below, count_neighbours, lowest_after, neighbour, prepare, replace, uniform
+from pausefl.selection._chain import (
+    STRIDES,
+    below,
+    count_neighbours,
+    lowest_after,
+    neighbour,
+    prepare,
+    replace,
+    uniform,
+)
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 
@@ -30,12 +39,12 @@ def walk_any(
     energy = float(ucb[heap[0]]) + rest(heap)
     if energy > best_energy:
         best[:], best_energy = heap, energy
-    order = _visiting_order(heap, count, tailored, exhaust, random)
-    tried = 0
+    neighbours, tried = count_neighbours(heap, count, tailored), 0
+    at, stride = below(random, neighbours), int(STRIDES[below(random, 4)]) % neighbours
     for j in range(first, first + steps):
-        if exhaust and tried == len(order):
+        if exhaust and tried == neighbours:
             return best_energy, j - first, True
-        at = int(order[tried]) if exhaust else below(random, count_neighbours(heap, count, tailored))
+        at = (at + stride) % neighbours if exhaust else below(random, neighbours)
         tried += 1
         slot, new = neighbour(heap, outside, tailored, at)
         proposal = heap.copy()
@@ -50,16 +59,6 @@ def walk_any(
         energy = proposed
         if energy > best_energy:
             best[:], best_energy = heap, energy
-        order, tried = _visiting_order(heap, count, tailored, exhaust, random), 0
+        neighbours, tried = count_neighbours(heap, count, tailored), 0
+        at, stride = below(random, neighbours), int(STRIDES[below(random, 4)]) % neighbours
     return best_energy, steps, False
-
-
-def _visiting_order(heap: IntArray, count: int, tailored: bool, exhaust: bool, random: KeyArray) -> range | IntArray:
-    if not exhaust:
-        return range(0)
-    neighbours = count_neighbours(heap, count, tailored)
-    begin = below(random, neighbours)
-    stride = 1 + below(random, neighbours)
-    while math.gcd(stride, neighbours) != 1:
-        stride += 1
-    return (begin + stride * np.arange(neighbours)) % neighbours

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from pausefl.selection._compiled import compiled
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 
-@njit(cache=True)
+@compiled
 def best_prefix(ucb: FloatArray, score: FloatArray, m: int) -> int:
     """Return the position i at which ucb[i] + (sum of the m best scores up to i) is largest; ucb falls.
 
@@ -28,7 +28,7 @@ def best_prefix(ucb: FloatArray, score: FloatArray, m: int) -> int:
     return at
 
 
-@njit(cache=True)
+@compiled
 def best_prefix_clustered(ucb: FloatArray, score: FloatArray, clusters: IntArray, m: int, penalty: float) -> int:
     """As :func:`best_prefix`, with the marginals of the cluster penalty.
 
@@ -80,7 +80,7 @@ def best_prefix_clustered(ucb: FloatArray, score: FloatArray, clusters: IntArray
     return at
 
 
-@njit(cache=True)
+@compiled
 def marginals(clusters: IntArray, score: FloatArray, penalty: float) -> FloatArray:
     """Return each client's score, less the penalty unless it is the first among the best of its cluster."""
     count = clusters.max() + 1
@@ -92,7 +92,7 @@ def marginals(clusters: IntArray, score: FloatArray, penalty: float) -> FloatArr
     return _penalised(score, penalty, top)
 
 
-@njit(cache=True)
+@compiled
 def fair_marginals(
     clusters: IntArray, score: FloatArray, penalty: float, ucb: FloatArray, luck: KeyArray
 ) -> FloatArray:
@@ -109,7 +109,7 @@ def fair_marginals(
     return _penalised(score, penalty, top)
 
 
-@njit(cache=True)
+@compiled
 def _penalised(score: FloatArray, penalty: float, top: IntArray) -> FloatArray:
     marginal = score - penalty
     for i in top:
@@ -118,7 +118,7 @@ def _penalised(score: FloatArray, penalty: float, top: IntArray) -> FloatArray:
     return marginal
 
 
-@njit(cache=True)
+@compiled
 def _replace_smallest(heap: FloatArray, value: float) -> None:
     size, i = len(heap), 0
     while True:
@@ -134,7 +134,7 @@ def _replace_smallest(heap: FloatArray, value: float) -> None:
     heap[i] = value
 
 
-@njit(cache=True)
+@compiled
 def _swap(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, i: int, j: int) -> None:
     key[i], key[j] = key[j], key[i]
     owner[i], owner[j] = owner[j], owner[i]
@@ -146,14 +146,14 @@ def _swap(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray
         top_at[b] = j
 
 
-@njit(cache=True)
+@compiled
 def _sift_up(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, i: int) -> None:
     while i > 0 and key[i] < key[(i - 1) // 2]:
         _swap(key, owner, clusters, top_at, i, (i - 1) // 2)
         i = (i - 1) // 2
 
 
-@njit(cache=True)
+@compiled
 def _sift_down(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, size: int, i: int) -> None:
     while True:
         child = 2 * i + 1

@@ -6,8 +6,9 @@ Deviation: the exponent of the acceptance rule has its sign mended, and the best
 last improvement).  The default temperature comes from the data: the paper's C bounds the energy by the largest values
 the terms could ever take (near 200 for alpha = 100, against differences of 0.1), which makes the chain a random walk.
 With ``restarts`` (the default) a chain tries the neighbours of a set without repetition, and once all were refused it
-goes on from another start along the ucb order: an all-fast and an all-slow group are both good and far apart.
-``restarts=False, start="random", set_range=2·alpha + gamma`` is the paper's chain.
+goes on from the best set above another threshold on the ucb, and after all of these from random sets: an all-fast and
+an all-slow group are both good and far apart.  So it is cold, and the restarts do the exploring.
+``restarts=False, start="random", kappa=1, set_range=2·alpha + gamma`` is the paper's chain.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import require
-from pausefl.selection._chain import best_above, walk
+from pausefl.errors import is_finite, require
+from pausefl.selection._chain import best_from, walk
 from pausefl.selection._set_walk import walk_any
+from pausefl.selection._sweep import marginals
 from pausefl.selection.base import Candidates, Objective, Policy, SetFunction, Solution, Tickets, tickets_from
 from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
 
 Graph: TypeAlias = Literal["tailored", "vanilla"]
 
 DEFAULT_KAPPA = 3000.0
-_PIECE = 20_000  # steps between two looks at the clock
+_PIECE, _SET_PIECE = 20_000, 32  # steps between two looks at the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Annealer:
 
     C is ``scale``, if given; else, with ``set_range``, the paper's: the spread of the ucb plus this range of the set
     terms, alpha·(2 + rho·(m-1)) + gamma; else top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it
-    takes a hundred steps per client, between 100,000 and 2,000,000.
+    takes a hundred steps per client, between 100,000 and 2,000,000 (twenty, between 2,000 and 20,000, where each costs
+    a call of a set function), and stops early when every threshold was tried.
     """
 
     steps: int | None = None
@@ -54,7 +57,7 @@ class Annealer:
     def __post_init__(self) -> None:
         require(self.steps is None or self.steps >= 0, "steps", self.steps, "0 or more", "500 is enough for 30 clients")
         require(
-            self.seconds is None or (math.isfinite(self.seconds) and self.seconds > 0),
+            self.seconds is None or (is_finite(self.seconds) and self.seconds > 0),
             "seconds",
             self.seconds,
             "a finite number above 0",
@@ -63,15 +66,15 @@ class Annealer:
         for name in ("kappa", "omega", "scale", "set_range"):
             value = getattr(self, name)
             require(
-                value is None or (math.isfinite(value) and value > 0), name, value, "finite and above 0", "leave it out"
+                value is None or (is_finite(value) and value > 0), name, value, "finite and above 0", "leave it out"
             )
         require(self.graph in ("tailored", "vanilla"), "graph", self.graph, "'tailored' or 'vanilla'", "leave it out")
 
-    def budget(self, count: int) -> int | None:
+    def budget(self, count: int, set_function: bool) -> int | None:
         """Return the number of steps for this many clients, or None if only the clock decides."""
-        if self.steps is None and self.seconds is None:
-            return min(max(100_000, 100 * count), 2_000_000)
-        return self.steps
+        if self.steps is not None or self.seconds is not None:
+            return self.steps
+        return min(max(2000, 20 * count), 20_000) if set_function else min(max(100_000, 100 * count), 2_000_000)
 
 
 def anneal(
@@ -126,7 +129,7 @@ def search(
         return objective.solution(pool)
     # One order for everything below, independent of how the caller arranged the clients.
     order = np.lexsort((tickets(pool), objective.score[pool], ucb))
-    ranked = _Ranked(objective, pool[order], ucb[order], how)
+    ranked = _Ranked(objective, pool[order], ucb[order], how, rng)
     begin = None
     if given is not None:
         rank_of = np.empty(len(objective.ucb), dtype=np.int64)
@@ -140,12 +143,25 @@ def search(
 class _Ranked:
     """The objective with its clients renamed by rank in rising ucb."""
 
-    def __init__(self, objective: Objective, rows: IntArray, ucb: FloatArray, how: Annealer) -> None:
+    def __init__(
+        self, objective: Objective, rows: IntArray, ucb: FloatArray, how: Annealer, rng: np.random.Generator
+    ) -> None:
         self.objective, self.rows, self.ucb, self.m = objective, rows, ucb, objective.m
         self.score = objective.score[rows]
-        self.collision = objective.collision if objective.clusters is not None else 0.0
+        self.collision = objective.penalty if objective.clustered else 0.0
         self.clusters = np.zeros(len(rows), dtype=np.int64) if objective.clusters is None else objective.clusters[rows]
-        self.scale = temperature_scale(ucb, self.score, self.m, self.collision, how) / how.kappa
+        self.scale = temperature_scale(ucb, self.score, self.m, self.collision, how)
+        if objective.phi is not None and how.scale is None and how.set_range is None:
+            some = [objective.phi(rows[np.sort(rng.choice(len(rows), self.m, replace=False))]) for _ in range(16)]
+            self.scale += max(some) - min(some)  # the range of an unknown function can only be sampled
+        self.scale /= how.kappa
+
+    def best_above(self, rank: int) -> IntArray:
+        """Return the best set of clients with at least this rank, as far as scores and clusters go."""
+        value = self.score[rank:]
+        if self.collision > 0.0:
+            value = marginals(self.clusters[rank:], value, self.collision)
+        return best_from(rank, value, self.m)
 
     def walk(
         self, heap: IntArray, best: IntArray, energy: float, first: int, steps: int, how: Annealer, random: KeyArray
@@ -186,23 +202,28 @@ class _Ranked:
 def _walks(
     ranked: _Ranked, how: Annealer, begin: IntArray | None, rng: np.random.Generator, clock: Callable[[], Seconds]
 ) -> IntArray:
-    budget = how.budget(len(ranked.rows))
+    with_phi = ranked.objective.phi is not None
+    budget = how.budget(len(ranked.rows), with_phi)
     deadline = math.inf if how.seconds is None else clock() + how.seconds
     random = rng.integers(1, 2**64, size=2, dtype=np.uint64)
-    starts = _starts(ranked, begin)
-    heap = next(starts)
-    best, energy = np.sort(heap), -math.inf
-    used = first = 0
-    share = _share(budget, how.restarts)
-    while True:
-        piece = min(share, _PIECE)
-        energy, taken, stuck = ranked.walk(heap, best, energy, first + 1, piece, how, random)
-        used, first, share = used + taken, first + taken, share - taken
-        if (budget is not None and used >= budget) or clock() >= deadline:
+    starts = _starts(ranked, begin, rng, forever=how.steps is not None or how.seconds is not None)
+    best, energy, used = np.empty(0, dtype=np.int64), -math.inf, 0
+    for heap in starts:
+        if not len(best):
+            best = np.sort(heap)
+        share = _share(None if budget is None else budget - used, how.restarts)
+        first = 0
+        while share > 0:
+            piece = min(share, _SET_PIECE if with_phi else _PIECE)
+            energy, taken, stuck = ranked.walk(heap, best, energy, first + 1, piece, how, random)
+            used, first, share = used + taken, first + taken, share - taken
+            if clock() >= deadline:
+                return best
+            if stuck:
+                break
+        if budget is not None and used >= budget:
             return best
-        if stuck or share <= 0:
-            heap, first = next(starts), 0
-            share = _share(None if budget is None else budget - used, how.restarts)
+    return best
 
 
 def _share(left: int | None, restarts: bool) -> int:
@@ -212,16 +233,20 @@ def _share(left: int | None, restarts: bool) -> int:
     return -(-left // 2) if restarts and left > 64 else left
 
 
-def _starts(ranked: _Ranked, begin: IntArray | None) -> Iterator[IntArray]:
-    """Yield the given start, then the best sets above thresholds spread ever more finely along the ucb order."""
+def _starts(ranked: _Ranked, begin: IntArray | None, rng: np.random.Generator, forever: bool) -> Iterator[IntArray]:
+    """Yield the given start, then the best set above each threshold on the ucb, ever finer, then random sets."""
+    count, m = len(ranked.rows), ranked.m
     if begin is not None:
         yield np.array(begin, dtype=np.int64)
-    places = len(ranked.rows) - ranked.m + 1
-    number = 0
-    while True:
+    places = count - m + 1
+    tried = set()
+    for number in range(1 << (places - 1).bit_length()):
         rank = int(_bit_reversed(number) * places)
-        yield best_above(rank, ranked.score, ranked.clusters, ranked.collision, ranked.m)
-        number += 1
+        if rank not in tried:
+            tried.add(rank)
+            yield ranked.best_above(rank)
+    while forever:
+        yield rng.choice(count, size=m, replace=False)
 
 
 def _bit_reversed(number: int) -> float:

@@ -88,6 +88,17 @@ class Objective:
         """Whether the cluster penalty plays a part."""
         return self.clusters is not None and self.collision > 0.0
 
+    @property
+    def penalty(self) -> float:
+        """The collision penalty as far as it matters for who is best.
+
+        Beyond the largest difference that speed and scores can make, only the number of collisions counts; a larger
+        penalty would drown the scores in rounding.
+        """
+        finite = self.ucb[np.isfinite(self.ucb)]
+        speed = float(np.ptp(finite)) if len(finite) else 0.0
+        return min(self.collision, 2.0 * (speed + self.m * float(np.ptp(self.score))) + 1.0)
+
     def rest(self, members: IntArray) -> float:
         """Return everything but the minimum ucb, correctly rounded."""
         parts = self.score[members].tolist()
@@ -104,8 +115,13 @@ class Objective:
 
     def solution(self, members: IntArray, weights: FloatArray | None = None) -> Solution:
         """Return these members as a solution, with its value worked out."""
+        members = np.asarray(members)
+        if len(members) == 0 or members.min() < 0 or members.max() >= len(self.ucb):
+            raise InvalidValueError(
+                f"positions are {members[:20].tolist()}, but must lie from 0 to {len(self.ucb) - 1}; mend the policy"
+            )
         order = np.argsort(members, kind="stable")
-        chosen = np.asarray(members, dtype=np.int64)[order]
+        chosen = members[order].astype(np.int64)
         minimum = float(self.ucb[chosen].min())
         return Solution(chosen, minimum, self.rest(chosen), None if weights is None else weights[order])
 
@@ -136,7 +152,7 @@ class Candidates:
 
     objective: Objective
     rows: IntArray
-    ids: Sequence[ClientId]
+    all_ids: Sequence[ClientId] = field(repr=False)
     sizes: FloatArray
     round_number: int
     tickets: Tickets = field(repr=False)
@@ -144,6 +160,30 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def ids(self) -> list[ClientId]:
+        """The candidates' ids."""
+        return [self.all_ids[row] for row in self.rows.tolist()]
+
+    def checked(self, solution: Solution, policy: Policy) -> Solution:
+        """Return the solution if it keeps the policy's contract, else say which part it breaks."""
+        if not isinstance(solution, Solution):
+            raise InvalidValueError(
+                f"policy {policy.name!r} returned a {type(solution).__name__}, but must return a Solution; "
+                "return candidates.objective.solution(positions)"
+            )
+        members, m = solution.members, self.objective.m
+        sizes = {"exactly m": (m, m), "at most m": (1, m), "all": (len(self), len(self))}
+        low, high = sizes[policy.size]
+        distinct = len(np.unique(members)) == len(members)
+        inside = len(members) > 0 and members.min() >= 0 and members.max() < len(self)
+        if not (distinct and inside and low <= len(members) <= high):
+            raise InvalidValueError(
+                f"policy {policy.name!r} returned positions {members[:20].tolist()}, but must return {policy.size} "
+                f"distinct ones below {len(self)}, with m = {m}; mend its pick()"
+            )
+        return solution
 
 
 class Policy(ABC):

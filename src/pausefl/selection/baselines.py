@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from pausefl.errors import UnknownClientError, require
+from pausefl.errors import UnknownClientError, is_finite, require
 from pausefl.selection.base import Candidates, Policy, Solution
 from pausefl.types import ClientId, FloatArray, Seconds
 
@@ -51,7 +50,7 @@ class Fastest(Policy):
 
     def __post_init__(self) -> None:
         values = self.expected.values() if isinstance(self.expected, Mapping) else self.expected
-        worst = next((v for v in values if not (math.isfinite(v) and v > 0.0)), None)
+        worst = next((v for v in values if not (is_finite(v) and v > 0.0)), None)
         require(worst is None, "expected latency", worst, "a finite number of seconds above 0", "leave the client out")
 
     def pick(self, candidates: Candidates) -> Solution:

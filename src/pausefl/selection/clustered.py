@@ -24,7 +24,7 @@ from pausefl.types import FloatArray, IntArray
 SKETCH = 512
 """Updates longer than this are remembered as a count sketch of this width, which keeps inner products on average."""
 
-_MOST_FOR_TREE = 20_000
+_MOST_FOR_TREE = 10_000
 
 
 class ClusteredBySize(Policy):
@@ -147,18 +147,18 @@ def _drawn(candidates: Candidates, draws: IntArray) -> Solution:
 
 
 def _distances(updates: FloatArray, metric: str) -> FloatArray:
-    from scipy.spatial.distance import pdist, squareform
+    from scipy.spatial.distance import pdist
 
     if metric != "angle":
         plain: FloatArray = pdist(updates, "euclidean" if metric == "l2" else "cityblock")
         return plain
-    norms = np.linalg.norm(updates, axis=1)
-    unit = updates / np.where(norms > 0.0, norms, 1.0)[:, None]
-    angles = np.arccos(np.clip(unit @ unit.T, -1.0, 1.0)) / np.pi
-    np.fill_diagonal(angles, 0.0)
-    both_unknown = (norms[:, None] == 0.0) & (norms[None, :] == 0.0)
-    condensed: FloatArray = squareform(np.where(both_unknown, 0.0, angles), checks=False)
-    return condensed
+    known = np.linalg.norm(updates, axis=1) > 0.0
+    unit = updates / np.where(known, np.linalg.norm(updates, axis=1), 1.0)[:, None]
+    # Between unit vectors |a - b| = 2 sin(angle / 2).
+    angles: FloatArray = 2.0 / np.pi * np.arcsin(np.clip(0.5 * pdist(unit, "euclidean"), 0.0, 1.0))
+    one_unknown = pdist(known[:, None].astype(np.float64), "cityblock") > 0.0
+    angles[one_unknown] = 0.5  # an unknown update counts as orthogonal to every known one
+    return angles
 
 
 def _sketch(update: FloatArray) -> FloatArray:

@@ -105,7 +105,7 @@ def _best_threshold(objective: Objective, kept: IntArray) -> float:
     descending = kept[np.argsort(-objective.ucb[kept])]
     ucb, score = objective.ucb[descending], objective.score[descending]
     if objective.clusters is not None and objective.clustered:
-        at = best_prefix_clustered(ucb, score, objective.clusters[descending], objective.m, objective.collision)
+        at = best_prefix_clustered(ucb, score, objective.clusters[descending], objective.m, objective.penalty)
     else:
         at = best_prefix(ucb, score, objective.m)
     return float(ucb[at])
@@ -118,7 +118,7 @@ def _fill(objective: Objective, eligible: IntArray, tickets: Tickets) -> IntArra
         return eligible
     ucb, score = objective.ucb[eligible], objective.score[eligible]
     if objective.clusters is not None and objective.clustered:
-        score = fair_marginals(objective.clusters[eligible], score, objective.collision, ucb, tickets(eligible))
+        score = fair_marginals(objective.clusters[eligible], score, objective.penalty, ucb, tickets(eligible))
     return eligible[_largest(score, m, ucb, eligible, tickets)]
 
 
@@ -144,7 +144,7 @@ def _marginals(objective: Objective, subset: IntArray | slice) -> FloatArray:
     score = objective.score[subset]
     if objective.clusters is None or not objective.clustered:
         return score
-    return marginals(objective.clusters[subset], score, objective.collision)
+    return marginals(objective.clusters[subset], score, objective.penalty)
 
 
 class Pause(Policy):

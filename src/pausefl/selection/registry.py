@@ -24,8 +24,8 @@ def policy_by_name(name: str) -> Policy:
         return POLICIES[name]()
     if name == Fastest.name:
         raise InvalidValueError(
-            "policy is 'fastest', which must know the latencies; pass Fastest(expected={id: seconds})"
+            "policy is 'fastest', which must know the latencies; pass pausefl.Fastest(expected={id: seconds})"
         )
-    close = get_close_matches(name, POLICIES, n=1)
+    close = get_close_matches(name.lower(), POLICIES, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "or pass a Policy object"
     raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(POLICIES)}; {hint}")

@@ -26,6 +26,8 @@ class BanditRound:
 def play(selector: Selector, network: LatencyModel, rounds: int, seed: int, tau_min: Seconds) -> Iterator[BanditRound]:
     """Play rounds one after the other; the latencies of a round depend on (seed, round) only, not on the policy."""
     require(len(network) == len(selector.cohort), "clients", len(network), str(len(selector.cohort)), "match the two")
+    size = selector.policy.size
+    require(size == "exactly m", "policy size", size, "exactly m", "regret compares sets of the genie's size")
     mean_speed = network.mean_speed(tau_min)
     for _ in range(rounds):
         problem = selector.problem()

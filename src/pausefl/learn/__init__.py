@@ -1,0 +1,1 @@
+"""Real training: data, models, local optimisation (the only place that imports torch)."""

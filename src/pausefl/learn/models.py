@@ -1,0 +1,92 @@
+"""The networks of the published runs, and how to bring your own.
+
+Reference: PAUSE, Section V-A; layer sizes from the values behind its published runs.  ReLU, default initialisation,
+valid convolutions of stride 1, 2x2 max pooling, logits out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from pausefl.errors import InvalidValueError
+
+Shape = tuple[int, int, int]
+
+
+def linear(shape: Shape, classes: int) -> nn.Module:
+    """One linear layer on the pixels."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
+
+
+def mlp(shape: Shape, classes: int) -> nn.Module:
+    """Pixels-32-16-classes: 25,818 parameters on MNIST."""
+    pixels = shape[0] * shape[1] * shape[2]
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(pixels, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes)
+    )
+
+
+def cnn3(shape: Shape, classes: int) -> nn.Module:
+    """Three convolutions with batch norm, then three hidden layers: 170,474 parameters on CIFAR-10."""
+    widths, hidden = (shape[0], 32, 64, 128), (128, 64, 32)
+    layers: list[nn.Module] = []
+    side = shape[1]
+    for inside, outside in pairwise(widths):
+        layers += [nn.Conv2d(inside, outside, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(outside)]
+        side = (side - 2) // 2
+    layers.append(nn.Flatten())
+    inside = widths[-1] * side * side
+    for outside in hidden:
+        layers += [nn.Linear(inside, outside), nn.ReLU(), nn.BatchNorm1d(outside)]
+        inside = outside
+    return nn.Sequential(*layers, nn.Linear(inside, classes))
+
+
+def cnn5(shape: Shape, classes: int) -> nn.Module:
+    """Five convolutions, dropout, two hidden layers: 207,754 parameters on CIFAR-10."""
+    side = ((((shape[1] - 2) - 2) // 2 - 2 - 2) // 2 - 3) // 2
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 32, 3), nn.ReLU(), nn.BatchNorm2d(32),
+        nn.Conv2d(32, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3), nn.ReLU(), nn.BatchNorm2d(64),
+        nn.Conv2d(64, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(64),
+        nn.Conv2d(64, 128, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
+        nn.Linear(128 * side * side, 64), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(32, classes),
+    )  # fmt: skip
+
+
+MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {"linear": linear, "mlp": mlp, "cnn3": cnn3, "cnn5": cnn5}
+
+
+def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
+    """Return a fresh network; ``package.module:factory`` names one of your own, called with (shape, classes)."""
+    factory = MODELS.get(name) or _imported(name)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            net = factory(shape, classes)
+        except RuntimeError as error:
+            raise InvalidValueError(f"model {name!r} does not fit images of shape {shape}: {error}") from error
+    if not isinstance(net, nn.Module):
+        raise InvalidValueError(f"model {name!r} made a {type(net).__name__}, but must make a torch.nn.Module; mend it")
+    return net
+
+
+def _imported(name: str) -> Callable[[Shape, int], nn.Module]:
+    module, _, factory = name.partition(":")
+    if not factory:
+        raise InvalidValueError(
+            f"model is {name!r}, but must be one of {', '.join(MODELS)} or 'package.module:factory'; check the spelling"
+        )
+    try:
+        found: Callable[[Shape, int], nn.Module] = getattr(import_module(module), factory)
+    except (ImportError, AttributeError) as error:
+        raise InvalidValueError(f"model is {name!r}, but cannot be imported ({error}); check the path") from error
+    return found

@@ -1,0 +1,55 @@
+"""Local optimisers on flat parameters, many clients at once: a row per client.
+
+Reference: Kingma and Ba (2015) for Adam, as PyTorch implements it; each row keeps its own step count, since clients'
+states are kept from round to round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from pausefl.errors import require
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What one local step does to parameters, given their gradient."""
+
+    kind: Literal["adam", "sgd"] = "adam"
+    lr: float = 0.01
+    momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        require(self.kind in ("adam", "sgd"), "optimizer", self.kind, "'adam' or 'sgd'", "choose one of them")
+        require(0.0 < self.lr < float("inf"), "lr", self.lr, "a finite number above 0", "the paper uses 0.01 with adam")
+        require(0.0 <= self.momentum < 1.0, "momentum", self.momentum, "from 0 to below 1", "0 switches it off")
+
+    @property
+    def slots(self) -> int:
+        """How many numbers are remembered per parameter."""
+        return 2 if self.kind == "adam" else int(self.momentum > 0.0)
+
+    def step(
+        self, parameters: torch.Tensor, gradient: torch.Tensor, memory: list[torch.Tensor], steps: torch.Tensor
+    ) -> None:
+        """Update parameters (rows x d) in place; ``steps`` counts each row's steps, this one included."""
+        if self.kind == "sgd":
+            direction = gradient
+            if memory:
+                direction = memory[0].mul_(self.momentum).add_(gradient)
+            parameters.add_(direction, alpha=-self.lr)
+            return
+        first, second = memory
+        decay, slow = self.betas
+        first.lerp_(gradient, 1.0 - decay)
+        second.mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
+        # The bias corrections differ by row and are folded into two factors.
+        correction = (1.0 - slow**steps).sqrt_()
+        rate = self.lr * correction / (1.0 - decay**steps)
+        denominator = second.sqrt().add_((self.eps * correction).unsqueeze(-1))
+        parameters.sub_(first.div(denominator).mul_(rate.unsqueeze(-1)))

@@ -1,0 +1,84 @@
+"""Small dense networks of all picked clients trained at once: stacked parameters, batched matrix products.
+
+Forward and backward passes are written out for linear layers and ReLU: no graph is built, nothing is allocated twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, slots=True)
+class DenseShape:
+    """A chain of linear layers with ReLU between them, by its widths."""
+
+    widths: tuple[int, ...]
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return sum(inside * outside + outside for inside, outside in pairwise(self.widths))
+
+    def layers(self, flat: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return weight (rows x out x in) and bias (rows x out) of each layer, as views of flat parameters."""
+        views, start, rows = [], 0, flat.shape[0]
+        for inside, outside in pairwise(self.widths):
+            weight = flat[:, start : start + inside * outside].view(rows, outside, inside)
+            start += inside * outside
+            views.append((weight, flat[:, start : start + outside]))
+            start += outside
+        return views
+
+
+def dense_shape(net: nn.Module) -> DenseShape | None:
+    """Return the widths of a plain dense network, or None for any other."""
+    if not isinstance(net, nn.Sequential):
+        return None
+    parts = [part for part in net if not isinstance(part, nn.Flatten)]
+    kinds = [nn.Linear if i % 2 == 0 else nn.ReLU for i in range(len(parts))]
+    if len(parts) % 2 == 0 or not all(type(part) is kind for part, kind in zip(parts, kinds, strict=True)):
+        return None
+    linear = [part for part in parts if isinstance(part, nn.Linear)]
+    if any(part.bias is None for part in linear):
+        return None
+    return DenseShape((linear[0].in_features, *(part.out_features for part in linear)))
+
+
+def gradient(
+    shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor,
+    out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Write the gradient of each row's weighted cross-entropy into ``out``.
+
+    images: rows x batch x pixels; labels, weight: rows x batch (a sample with weight 0 is padding).
+    """
+    layers, grads = shape.layers(parameters), shape.layers(out)
+    inputs = [images]
+    for number, (w, b) in enumerate(layers):
+        z = torch.baddbmm(b.unsqueeze(1), inputs[-1], w.transpose(1, 2))
+        inputs.append(z if number == len(layers) - 1 else z.relu_())
+    error = functional.softmax(inputs.pop(), dim=2)
+    error.scatter_add_(2, labels.unsqueeze(2), torch.full_like(weight, -1.0).unsqueeze(2))
+    error.mul_(weight.unsqueeze(2))
+    for (w, _), (gw, gb) in zip(reversed(layers), reversed(grads), strict=True):
+        h = inputs.pop()
+        torch.bmm(error.transpose(1, 2), h, out=gw)
+        torch.sum(error, dim=1, out=gb)
+        if inputs:
+            error = torch.bmm(error, w).mul_(h > 0)
+
+
+def logits(shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    """Return the outputs of one network (flat parameters) for images (n x pixels)."""
+    layers = shape.layers(parameters.unsqueeze(0))
+    h = images
+    for number, (w, b) in enumerate(layers):
+        h = torch.addmm(b[0], h, w[0].t())
+        if number < len(layers) - 1:
+            h.relu_()
+    return h
