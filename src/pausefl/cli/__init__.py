@@ -49,3 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo("pausefl: interrupted", err=True)
         code = 130
     sys.exit(code)
+
+
+from pausefl.cli import audit as _audit  # noqa: E402, F401
+from pausefl.cli import ledger as _ledger  # noqa: E402, F401

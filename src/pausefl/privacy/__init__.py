@@ -3,7 +3,13 @@
 from pausefl.errors import AlreadyReservedError as AlreadyReserved
 from pausefl.errors import BudgetExceededError as BudgetExceeded
 from pausefl.errors import LedgerError
+from pausefl.privacy.gaussian import Gaussian
+from pausefl.privacy.laplace import Laplace
+from pausefl.privacy.layers import Layers
 from pausefl.privacy.ledger import Charge, Ledger, MemoryLedger
+from pausefl.privacy.mechanism import Guarantee, Mechanism, Released
+from pausefl.privacy.noise import Noise, SecureNoise, SimulatedNoise
+from pausefl.privacy.privunit import PrivUnit
 from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
 from pausefl.privacy.sqlite_ledger import SqliteLedger
 
@@ -12,11 +18,21 @@ __all__ = [
     "BudgetExceeded",
     "Charge",
     "FixedHorizon",
+    "Gaussian",
     "Geometric",
+    "Guarantee",
+    "Laplace",
+    "Layers",
     "Ledger",
     "LedgerError",
+    "Mechanism",
     "MemoryLedger",
+    "Noise",
     "PowerLaw",
+    "PrivUnit",
+    "Released",
     "Schedule",
+    "SecureNoise",
+    "SimulatedNoise",
     "SqliteLedger",
 ]
