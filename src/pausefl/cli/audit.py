@@ -38,6 +38,7 @@ def audit(
     source: Annotated[Source, typer.Option(help="Which noise to attack.")] = Source.BOTH,
     runs: Annotated[int, typer.Option(help="Releases of each input.")] = 4000,
     delta: Annotated[float, typer.Option(help="For the gaussian mechanism.")] = 1e-5,
+    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Of the simulated noise.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -45,7 +46,6 @@ def audit(
     import numpy as np
     from rich.console import Console
     from rich.progress import track
-    from rich.table import Table
 
     from pausefl.privacy import Gaussian, Laplace, Mechanism, Noise, PrivUnit, SecureNoise, SimulatedNoise
     from pausefl.privacy.audit import audit as attack
@@ -64,17 +64,14 @@ def audit(
     if source is not Source.SECURE:
         sources.append(SimulatedNoise(np.random.default_rng(seed)))
     waiting = track(sources, "attacking", console=Console(stderr=True), transient=True, disable=as_json)
-    found = [attack(shipped[mechanism], epsilon, noise, runs=runs) for noise in waiting]
+    found = [attack(shipped[mechanism], epsilon, noise, runs=runs, error=1.0 - confidence) for noise in waiting]
     if as_json:
         typer.echo(json.dumps([{**asdict(one), "passed": one.passed} for one in found], indent=2))
     else:
-        table = Table(title=f"{shipped[mechanism]!r}: {found[0].runs} runs of each input, 95 % confidence")
-        for column in ("noise", "claimed", "at least", "verdict", "event"):
-            table.add_column(column)
+        typer.echo(f"{shipped[mechanism]!r}: {runs} runs of each input, {confidence:.6g} confidence")
         for one in found:
-            name = one.source if one.private else f"{one.source}, not private"
-            verdict = "holds" if one.passed else "BROKEN"
-            table.add_row(name, f"{one.claimed:g}", f"{one.lower:.3f}", verdict, one.event)
-        Console().print(table)
+            name = one.source if one.private else f"{one.source} (not private)"
+            verdict = "holds " if one.passed else "BROKEN"
+            typer.echo(f"{name:<24} claims {one.claimed:g}, leaks at least {one.lower:.3f}: {verdict}  ({one.event})")
     if not all(one.passed for one in found):
         raise typer.Exit(1)

@@ -34,35 +34,22 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print for each subject what it has leaked, what is left, and how many releases until exhaustion."""
-    from rich.console import Console
-    from rich.table import Table
-
     ledger = _open(path)
     found = [_summary(ledger, subject, dimension, delta) for subject in ledger.subjects()]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    table = Table(title=f"{path}: {len(found)} subjects")
-    for column in (
-        "subject",
-        "releases",
-        "spent",
-        "of budget",
-        "left",
-        "tight",
-        "unit",
-        "whole update",
-        "releases left",
-    ):
-        table.add_column(column, overflow="fold")
     for one in found:
-        ends = one["releases_left"]
-        count = f"{ends}" if ends is not None else f"no end; {_or_unknown(one['releases_until_99_percent'])} until 99 %"
-        table.add_row(
-            one["subject"], f"{one['releases']}", f"{one['spent']:.6g}", f"{one['budget']:g}", f"{one['left']:.6g}",
-            _or_unknown(one["tight"]), one["unit"], one["whole_update"], count,
-        )  # fmt: skip
-    Console().print(table)
+        ends, until = one["releases_left"], _or_unknown(one["releases_until_99_percent"])
+        typer.echo(f"{one['subject']}: {one['releases']} releases, schedule {one['schedule']}")
+        typer.echo(f"  spent {one['spent']:.6g} of {one['budget']:g}, {one['left']:.6g} left; unit: {one['unit']}")
+        typer.echo(f"  tight bound at delta {delta:g}: {_or_unknown(one['tight'])}")
+        typer.echo(f"  for the whole update: {one['whole_update']}")
+        typer.echo(
+            f"  releases until exhaustion: {ends if ends is not None else f'no end; {until} until 99 % is gone'}"
+        )
+        for mechanism in one["mechanisms"]:
+            typer.echo(f"  mechanism: {mechanism}")
 
 
 @commands.command()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.gaussian import noise_multiplier
 from pausefl.privacy.ledger import Charge
@@ -163,6 +165,12 @@ def _distribution(pld: Any, event: Event, interval: float) -> Any:
     if event.kind == "gaussian":
         multiplier = noise_multiplier(event.epsilon, event.delta)
         return pld.from_gaussian_mechanism(multiplier, value_discretization_interval=interval)
-    common = import_module("dp_accounting.pld.common")
-    parameters = common.DifferentialPrivacyParameters(event.epsilon, 0.0)
-    return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+    # Randomised response dominates every pure release.  Its delta is linear in e^epsilon up to its two kinks, so
+    # connecting the dots around these loses next to nothing, where rounding each loss up would lose an interval.
+    kink = event.epsilon / interval
+    places = np.unique([-math.ceil(kink), -math.floor(kink), math.floor(kink), math.ceil(kink)])
+    at = places * interval
+    above = -np.expm1(np.minimum(at - event.epsilon, 0.0)) / (1.0 + math.exp(-event.epsilon))
+    deltas = np.where(at < -event.epsilon, -np.expm1(np.minimum(at, 0.0)), above)
+    pmf = import_module("dp_accounting.pld.pld_pmf").create_pmf_pessimistic_connect_dots(interval, places, deltas)
+    return pld.PrivacyLossDistribution(pmf)

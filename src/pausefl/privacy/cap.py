@@ -21,6 +21,8 @@ from pausefl.types import Epsilon, FloatArray
 
 _MARGIN = 1e-9
 """Taken off epsilon: more than the incomplete beta function errs by in log c, at a million dimensions too."""
+_SURE = 1.0 - 2.0**-20
+"""The most often a draw may land beyond the cut: nearer to 1, floats no longer carry the odds against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +60,27 @@ def best_cap(dimension: int, epsilon: Epsilon, gaussian: bool) -> Cap:
     low, high = 0.0, (math.sqrt(2.0 * epsilon) + 2.0) / math.sqrt(dimension)
     if not gaussian:
         high = min(high, 1.0 - 2.0**-40)
-    for _ in range(8):
-        grid = np.linspace(low, high, 65)
+    for _ in range(6):
+        grid = np.linspace(low, high, 33)
         best = int(np.argmin(_moments(dimension, epsilon, gaussian, grid)[3]))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 64)])
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 32)])
     threshold = grid[best : best + 1]
     tail, mean, second, _ = (float(np.squeeze(value)) for value in _moments(dimension, epsilon, gaussian, threshold))
-    inside = float(expit(epsilon - _MARGIN + math.log(tail) - math.log1p(-tail)))
+    inside = min(_SURE, float(expit(epsilon - _MARGIN + math.log(tail) - math.log1p(-tail))))
     return Cap(dimension, gaussian, float(threshold[0]), tail, inside, mean, second)
 
 
 def _moments(d: int, epsilon: Epsilon, gaussian: bool, cut: FloatArray) -> tuple[FloatArray, ...]:
     """Return c, the mean, E||V||^2 and the variance for each cut."""
     E = math.expm1(epsilon - _MARGIN)
-    second = np.ones_like(cut)
+    shift = np.zeros_like(cut)
     if gaussian:
         a = cut * math.sqrt(d)
         tail = ndtr(-a)
         density = np.exp(-0.5 * a * a) / math.sqrt(2.0 * math.pi)
         first = density / math.sqrt(d)
         # E X^2 beyond a is c + a density(a), so drawing it with p in place of c shifts E||V||^2 from 1 by this much.
-        second = second + a * density * E / (1.0 + tail * E) / d
+        shift = a * density / d
     elif d == 1:
         tail, first = np.full_like(cut, 0.5), np.full_like(cut, 0.5)
     else:
@@ -86,6 +88,8 @@ def _moments(d: int, epsilon: Epsilon, gaussian: bool, cut: FloatArray) -> tuple
         tail = betaincc(0.5, b, cut * cut) / 2.0
         # The integral of t (1-t^2)^((d-3)/2) beyond the cut, over the whole sphere's.
         first = np.exp(b * np.log1p(-cut * cut) - math.log(d - 1) - float(betaln(0.5, b)))
-    mean = first * E / (1.0 + tail * E)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        # (p - c) / (c (1 - c)): how much more often V lands beyond the cut than by chance.
+        lift = np.minimum(E / (1.0 + tail * E), (_SURE - tail) / (tail * (1.0 - tail)))
+        mean, second = first * lift, 1.0 + shift * lift
         return tail, mean, second, np.where(tail > 0.0, second / mean**2 - 1.0, np.inf)

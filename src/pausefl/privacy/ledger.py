@@ -37,6 +37,15 @@ class Charge:
     time: float
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a decision needs to know of a subject: its charges so far, its first row, whether the name is taken."""
+
+    epsilons: Sequence[Epsilon]
+    first: tuple[Epsilon, str] | None
+    taken: bool
+
+
 class Ledger(ABC):
     """Charges of any number of subjects; a subject is the identity of a data set, not of a run.
 
@@ -91,7 +100,9 @@ class MemoryLedger(Ledger):
         """Charge the subject's next epsilon to ``release``."""
         with self._lock:
             rows = self._rows.get(subject, [])
-            charge = next_charge(rows, subject, release, schedule, unit, mechanism, self._clock())
+            first = (rows[0].budget, rows[0].schedule) if rows else None
+            past = History([row.epsilon for row in rows], first, any(row.release == release for row in rows))
+            charge = next_charge(past, subject, release, schedule, unit, mechanism, self._clock())
             self._rows.setdefault(subject, rows).append(charge)
         return charge
 
@@ -105,29 +116,29 @@ class MemoryLedger(Ledger):
 
 
 def next_charge(
-    rows: Sequence[Charge], subject: str, release: str, schedule: Schedule, unit: str, mechanism: str, time: float
+    past: History, subject: str, release: str, schedule: Schedule, unit: str, mechanism: str, time: float
 ) -> Charge:
-    """Return the charge that follows ``rows``, all of this subject and in order, or refuse."""
+    """Return the charge that follows, or refuse."""
     check_names(subject=subject, release=release, unit=unit, mechanism=mechanism)
     require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
     text = repr(schedule)
     # A default repr holds an address: the next process would not recognise its own schedule.
     require(" at 0x" not in text, "schedule", text, "printed by its values", "give the schedule a __repr__")
-    if rows and (rows[0].budget != schedule.budget or rows[0].schedule != text):
+    if past.first is not None and past.first != (schedule.budget, text):
         raise ScheduleChangedError(
-            f"schedule is {text}, but {subject!r} was fixed to {rows[0].schedule} by its first release; use that one"
+            f"schedule is {text}, but {subject!r} was fixed to {past.first[1]} by its first release; use that one"
         )
-    if any(row.release == release for row in rows):
+    if past.taken:
         raise AlreadyReservedError(
             f"release {release!r} of {subject!r} is reserved already; resend the stored bytes, or take a new name"
         )
-    play = len(rows) + 1
+    play = len(past.epsilons) + 1
     epsilon = schedule.epsilon(play)
     require(
         math.isfinite(epsilon) and epsilon > 0.0, "epsilon", epsilon, "a finite number above 0", "mend the schedule"
     )
     # The schedules keep within their budget by law; this guards against one that does not.
-    total = math.fsum([*(row.epsilon for row in rows), epsilon])
+    total = math.fsum([*past.epsilons, epsilon])
     if not total <= schedule.budget:
         raise BudgetExceededError(
             f"release {play} of {subject!r} would bring it to {total!r}, but the budget is {schedule.budget!r}; "

@@ -115,4 +115,4 @@ def _best_share(dimension: int, epsilon: Epsilon, gaussian: bool) -> float:
         direction = best_cap(dimension, (1.0 - share) * epsilon, gaussian).variance
         return best_levels(share * epsilon).second(1.0) * (direction + 1.0)
 
-    return min((i / 40.0 for i in range(1, 40)), key=error)
+    return min((i / 20.0 for i in range(1, 13)), key=error)

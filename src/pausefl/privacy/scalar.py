@@ -13,6 +13,8 @@ from pausefl.privacy.noise import Noise
 from pausefl.types import Epsilon
 
 _MOST = 64
+_ENOUGH = 20.0
+"""More epsilon than this is not used: beyond it floats no longer carry the odds against the true level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Levels:
 @lru_cache(maxsize=4096)
 def best_levels(epsilon: Epsilon) -> Levels:
     """Return the number of levels with the smallest worst variance."""
+    epsilon = min(epsilon, _ENOUGH)
     best = Levels(epsilon, 1)
     # More levels round more finely but are harder to tell apart: the variance falls, then rises.
     for k in range(2, _MOST + 1):

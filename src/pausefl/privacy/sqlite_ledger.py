@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from pausefl.errors import LedgerError, require
-from pausefl.privacy.ledger import UNSTATED, Charge, Ledger, check_names, next_charge
+from pausefl.privacy.ledger import UNSTATED, Charge, History, Ledger, check_names, next_charge
 from pausefl.privacy.schedule import Schedule
 
 _APPLICATION, _VERSION = 0x50415553, 1
@@ -88,10 +88,17 @@ class SqliteLedger(Ledger):
         check_names(subject=subject, release=release)
         with self._transaction() as connection:
             head = self._check_end(connection)
-            rows = _charges(connection, subject)
-            if [row.play for row in rows] != list(range(1, len(rows) + 1)):
+            rows = connection.execute(
+                "SELECT play, epsilon FROM charges WHERE subject = ? ORDER BY play", (subject,)
+            ).fetchall()
+            if any(play != number for number, (play, _) in enumerate(rows, 1)):
                 raise self._broken(f"the plays of {subject!r} have a gap")
-            charge = next_charge(rows, subject, release, schedule, unit, mechanism, float(self._clock()))
+            first = connection.execute(
+                "SELECT budget, schedule FROM charges WHERE subject = ? AND play = 1", (subject,)
+            )
+            same = connection.execute("SELECT 1 FROM charges WHERE subject = ? AND release = ?", (subject, release))
+            past = History([epsilon for _, epsilon in rows], first.fetchone(), same.fetchone() is not None)
+            charge = next_charge(past, subject, release, schedule, unit, mechanism, float(self._clock()))
             digest = _digest(head.hash, head.rows + 1, charge)
             connection.execute(
                 f"INSERT INTO charges (seq, {_COLUMNS}, hash) VALUES ({', '.join('?' * 11)})",  # noqa: S608
