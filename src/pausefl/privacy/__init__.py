@@ -1,5 +1,7 @@
 """How much leaks: schedules, mechanisms, a ledger that cannot forget, accounting, and an audit that can catch us."""
 
+from typing import TYPE_CHECKING, Any
+
 from pausefl.errors import AlreadyReservedError as AlreadyReserved
 from pausefl.errors import BudgetExceededError as BudgetExceeded
 from pausefl.errors import LedgerError
@@ -11,7 +13,9 @@ from pausefl.privacy.mechanism import Guarantee, Mechanism, Released
 from pausefl.privacy.noise import Noise, SecureNoise, SimulatedNoise
 from pausefl.privacy.privunit import PrivUnit
 from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
-from pausefl.privacy.sqlite_ledger import SqliteLedger
+
+if TYPE_CHECKING:
+    from pausefl.privacy.sqlite_ledger import SqliteLedger
 
 __all__ = [
     "AlreadyReserved",
@@ -36,3 +40,12 @@ __all__ = [
     "SimulatedNoise",
     "SqliteLedger",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only those who keep a durable ledger need the database.
+    if name == "SqliteLedger":
+        from pausefl.privacy.sqlite_ledger import SqliteLedger
+
+        return SqliteLedger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
