@@ -135,7 +135,9 @@ def _checked_sizes(sizes: Sequence[float] | FloatArray | IntArray, names: Sequen
     try:
         checked = np.array(sizes, dtype=np.float64).reshape(len(sizes))
     except (TypeError, ValueError):
-        raise InvalidValueError("sizes hold something that is no number; give each client its number of examples") from None
+        raise InvalidValueError(
+            "sizes hold something that is no number; give each client its number of examples"
+        ) from None
     bad = np.flatnonzero(~(np.isfinite(checked) & (checked > 0.0)))
     if len(bad):
         first = int(bad[0])

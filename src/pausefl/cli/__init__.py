@@ -27,7 +27,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Low-latency, privacy-aware client selection for federated learning."""
 
@@ -51,5 +53,4 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit as _audit  # noqa: E402, F401
-from pausefl.cli import ledger as _ledger  # noqa: E402, F401
+from pausefl.cli import audit, demo, ledger, regret  # noqa: E402, F401 - each registers its command

@@ -17,7 +17,10 @@ from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
 if TYPE_CHECKING:
     from pausefl.privacy.sqlite_ledger import SqliteLedger
 
+SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
+
 __all__ = [
+    "SCHEDULES",
     "AlreadyReserved",
     "BudgetExceeded",
     "Charge",

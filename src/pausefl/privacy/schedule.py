@@ -78,9 +78,12 @@ class Geometric(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            math.isfinite(self.decay) and self.decay > 0.0, "decay", self.decay, "a finite number above 0",
+            math.isfinite(self.decay) and self.decay > 0.0,
+            "decay",
+            self.decay,
+            "a finite number above 0",
             "the paper uses 0.04",
-        )  # fmt: skip
+        )
 
     def _share(self, release: int) -> float:
         # PAUSE, eq. (epsilonSeq), with e^-decay drawn in: e^decay - 1 alone would overflow.
@@ -104,9 +107,12 @@ class PowerLaw(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            math.isfinite(self.exponent) and self.exponent > 1.0, "exponent", self.exponent, "a finite number above 1",
+            math.isfinite(self.exponent) and self.exponent > 1.0,
+            "exponent",
+            self.exponent,
+            "a finite number above 1",
             "at 1 or below the sum diverges",
-        )  # fmt: skip
+        )
 
     def _share(self, release: int) -> float:
         return float(release**-self.exponent / zeta(self.exponent))

@@ -32,11 +32,15 @@ class LabelDiversity:
         require(math.isfinite(self.weight), "weight", self.weight, "finite", "1 counts like the speed term")
         widths = {len(h) for h in self.histograms.values()}
         require(
-            len(widths) == 1 and min(widths) >= 2, "histogram lengths", sorted(widths), "one number, 2 or more",
+            len(widths) == 1 and min(widths) >= 2,
+            "histogram lengths",
+            sorted(widths),
+            "one number, 2 or more",
             "count every label for every client",
-        )  # fmt: skip
+        )
 
     def __call__(self, members: Sequence[ClientId]) -> float:
-        pooled = np.sum([self.histograms[i] for i in members], axis=0, dtype=np.float64)
+        """Return the weighted, scaled entropy of these clients' labels taken together."""
+        pooled = np.array([self.histograms[i] for i in members], dtype=np.float64).sum(axis=0)
         part = pooled[pooled > 0] / pooled.sum()
         return self.weight * float(-(part * np.log(part)).sum() / math.log(len(pooled))) + 0.0

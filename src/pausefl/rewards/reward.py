@@ -46,9 +46,12 @@ class Reward:
             math.isfinite(self.beta) and self.beta > 1.0, "beta", self.beta, "finite and above 1", "the paper uses 2"
         )
         require(
-            self.tau_min is None or (math.isfinite(self.tau_min) and self.tau_min > 0.0), "tau_min", self.tau_min,
-            "a finite number of seconds above 0", "None takes the smallest latency seen so far",
-        )  # fmt: skip
+            self.tau_min is None or (math.isfinite(self.tau_min) and self.tau_min > 0.0),
+            "tau_min",
+            self.tau_min,
+            "a finite number of seconds above 0",
+            "None takes the smallest latency seen so far",
+        )
 
     @property
     def collision(self) -> float:

@@ -1,7 +1,30 @@
-"""Who takes part."""
+"""Who takes part: the solvers as functions, and every policy behind one contract."""
 
+from pausefl.selection.annealing import Annealer, SaPause, anneal
 from pausefl.selection.base import Candidates, Objective, Policy, Solution
+from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute, solve_brute
+from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause, solve_exact
+from pausefl.selection.registry import POLICIES, policy_by_name
 
-__all__ = ["Brute", "Candidates", "Objective", "Pause", "Policy", "Solution", "solve_brute", "solve_exact"]
+__all__ = [
+    "POLICIES",
+    "All",
+    "Annealer",
+    "Brute",
+    "Candidates",
+    "ClusteredBySimilarity",
+    "ClusteredBySize",
+    "Fastest",
+    "Objective",
+    "Pause",
+    "Policy",
+    "Random",
+    "SaPause",
+    "Solution",
+    "anneal",
+    "policy_by_name",
+    "solve_brute",
+    "solve_exact",
+]

@@ -100,9 +100,11 @@ def fair_marginals(
     top = np.full(clusters.max() + 1, -1)
     for i in range(len(clusters)):
         j = top[clusters[i]]
-        if j < 0 or score[i] > score[j]:
-            top[clusters[i]] = i
-        elif score[i] == score[j] and (ucb[i] > ucb[j] or (ucb[i] == ucb[j] and luck[i] < luck[j])):
+        if (
+            j < 0
+            or score[i] > score[j]
+            or (score[i] == score[j] and (ucb[i] > ucb[j] or (ucb[i] == ucb[j] and luck[i] < luck[j])))
+        ):
             top[clusters[i]] = i
     return _penalised(score, penalty, top)
 

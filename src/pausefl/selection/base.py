@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -51,17 +51,30 @@ class Objective:
         require(ucb.ndim == 1, "ucb dimensions", ucb.ndim, "1", "pass one number per client")
         require(score.shape == ucb.shape, "score length", score.shape, f"{ucb.shape}", "pass one score per client")
         m = self.m
-        require(isinstance(m, (int, np.integer)) and m >= 1, "m", m, "a whole number from 1", "pick at least one client")
+        require(
+            isinstance(m, (int, np.integer)) and m >= 1, "m", m, "a whole number from 1", "pick at least one client"
+        )
         if m > len(ucb):
-            raise NotEnoughClientsError(f"m is {m}, but only {len(ucb)} clients are available; pick fewer or wait for more")
+            raise NotEnoughClientsError(
+                f"m is {m}, but only {len(ucb)} clients are available; pick fewer or wait for more"
+            )
         # A sum is finite only if all its parts are, and costs one pass without a temporary.
-        require(math.isfinite(float(score.sum())), "score", "NaN or infinite", "finite for every client", "check the rewards")
+        require(
+            math.isfinite(float(score.sum())),
+            "score",
+            "NaN or infinite",
+            "finite for every client",
+            "check the rewards",
+        )
         low = float(ucb.min())
         require(low > -math.inf, "ucb", low, "above -inf and not NaN", "use +inf for clients never observed")
         require(
-            math.isfinite(self.collision) and self.collision >= 0.0, "collision", self.collision, "finite and 0 or more",
+            math.isfinite(self.collision) and self.collision >= 0.0,
+            "collision",
+            self.collision,
+            "finite and 0 or more",
             "a negative penalty is a reward for crowding: put it into phi",
-        )  # fmt: skip
+        )
         if self.clusters is not None:
             object.__setattr__(self, "clusters", _dense_labels(self.clusters, len(ucb)))
 
@@ -83,7 +96,9 @@ class Objective:
         if self.phi is not None:
             extra = float(self.phi(members))
             if not math.isfinite(extra):
-                raise InvalidValueError(f"phi is {extra!r} for {members.tolist()}, but must be finite; bound your function")
+                raise InvalidValueError(
+                    f"phi is {extra!r} for {members.tolist()}, but must be finite; bound your function"
+                )
             parts.append(extra)
         return math.fsum(parts)
 
@@ -150,14 +165,18 @@ class Policy(ABC):
     def pick(self, candidates: Candidates) -> Solution:
         """Return the choice for this round."""
 
-    def learn(self, rows: IntArray, updates: FloatArray) -> None:
-        """Take note of the model updates that these clients sent, a row each; most policies do not care."""
+    def settings(self) -> str:
+        """Describe the parameters, so that a saved state is not continued with others."""
+        return repr(self) if is_dataclass(self) else self.name
+
+    def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
+        """Take note of the model updates that these clients sent, a row each."""
 
     def state(self) -> Mapping[str, Any]:
         """Return the arrays that ``restore`` needs to continue."""
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most policies have no state
         """Continue from what ``state`` returned."""
 
 

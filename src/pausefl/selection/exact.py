@@ -6,9 +6,9 @@ Beyond the paper:
 
 * R2 is solved exactly too.  In each cluster the best score counts in full and every later one loses the penalty; these
   *marginals* fall within a cluster, so the m largest of them are the best set above a ucb threshold.
-* Hardly anything is sorted.  Let the m best by marginal alone have the minimum ucb u0: no set whose minimum lies below
-  u0 can beat them.  And among the fastest sqrt(mK) clients let theta be the m-th best marginal: a slower client with a
-  score of at most theta never enters the best set.  Only what survives both is sorted.
+* Hardly anything is sorted.  Among the fastest sqrt(mK) or so clients let theta be the m-th best marginal: a slower
+  client with a score of at most theta never enters the best set.  And of those left, let the m best by marginal alone
+  have the minimum ucb u0: no set whose minimum lies below u0 can beat them.  Only what survives both is sorted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ from pausefl.errors import InvalidValueError
 from pausefl.selection._sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
 from pausefl.selection.base import Candidates, Objective, Policy, Solution, Tickets, tickets_from
 from pausefl.types import FloatArray, IntArray
+
+_SMALL = 4096
+"""Up to this many clients a plain sort is quicker than avoiding it."""
+
+_SAMPLE = 8192
 
 
 def solve_exact(
@@ -48,42 +53,51 @@ def exact(objective: Objective, tickets: Tickets) -> Solution:
     if not objective.separable:
         raise InvalidValueError("phi is set, but exact search takes averages and clusters only; use sa-pause or brute")
     ucb, m = objective.ucb, objective.m
-    unobserved = np.flatnonzero(np.isposinf(ucb))
-    if len(unobserved) >= m:
-        return objective.solution(_fill(objective, unobserved, tickets))
+    if np.isposinf(ucb.max()):
+        unobserved = np.flatnonzero(np.isposinf(ucb))
+        if len(unobserved) >= m:
+            return objective.solution(_fill(objective, unobserved, tickets))
     if m == len(ucb):
         return objective.solution(np.arange(m))
-    kept = _survivors(objective)
+    kept = _survivors(objective) if len(ucb) > _SMALL else np.arange(len(ucb))
     threshold = _best_threshold(objective, kept)
     return objective.solution(_fill(objective, kept[ucb[kept] >= threshold], tickets))
 
 
 def _survivors(objective: Objective) -> IntArray:
     """Return the clients that can belong to the optimum, or stand at its threshold."""
-    ucb, m = objective.ucb, objective.m
-    count = len(ucb)
-    floor = float(ucb[np.argpartition(_marginals(objective, slice(None)), count - m)[count - m :]].min())
-    kept = _outrun(objective, slice(None), floor)
+    m, count = objective.m, len(objective.ucb)
+    kept = _not_outrun(objective, slice(None))
     while len(kept) < 0.8 * count:
         count = len(kept)
-        kept = _outrun(objective, kept, floor)
-    return kept
+        kept = _not_outrun(objective, kept)
+    ucb: FloatArray = objective.ucb[kept]
+    by_marginal = np.argpartition(_marginals(objective, kept), len(kept) - m)
+    floor = float(ucb[by_marginal[len(kept) - m :]].min())
+    return kept[ucb >= floor]
 
 
-def _outrun(objective: Objective, subset: IntArray | slice, floor: float) -> IntArray:
-    """Drop from the subset who has ucb < floor, or has m better clients among those that are faster."""
+def _not_outrun(objective: Objective, subset: IntArray | slice) -> IntArray:
+    """Drop from the subset who has m better clients among those that are faster."""
     ucb, score, m = objective.ucb[subset], objective.score[subset], objective.m
-    fast = math.isqrt(m * len(ucb)) + m
-    limit = max(floor, float(np.partition(ucb, len(ucb) - fast)[len(ucb) - fast])) if fast < len(ucb) else floor
+    # Where to cut is a matter of speed only, so a sample will do.
+    sample = ucb[:: max(1, len(ucb) // _SAMPLE)]
+    wanted = (math.isqrt(m * len(ucb)) + m) * len(sample) // len(ucb) + 1
+    if wanted >= len(sample):
+        return _named(subset, np.arange(len(ucb)))
+    limit = np.partition(sample, len(sample) - wanted)[len(sample) - wanted]
     front = np.flatnonzero(ucb >= limit)
-    if limit > floor and len(front) >= m:
-        ahead = _marginals(objective, front if isinstance(subset, slice) else subset[front])
-        theta = float(np.partition(ahead, len(ahead) - m)[len(ahead) - m])
-        behind = np.flatnonzero((score > theta) & (ucb < limit) & (ucb >= floor))
-    else:
-        behind = np.flatnonzero((ucb < limit) & (ucb >= floor))
-    kept = np.concatenate([front, behind])
-    return kept if isinstance(subset, slice) else subset[kept]
+    if len(front) < m:
+        return _named(subset, np.arange(len(ucb)))
+    ahead = _marginals(objective, _named(subset, front))
+    theta = np.partition(ahead, len(ahead) - m)[len(ahead) - m]
+    behind = np.flatnonzero((score > theta) & (ucb < limit))
+    return _named(subset, np.concatenate([front, behind]))
+
+
+def _named(subset: IntArray | slice, positions: IntArray) -> IntArray:
+    """Turn positions within the subset into clients."""
+    return positions if isinstance(subset, slice) else subset[positions]
 
 
 def _best_threshold(objective: Objective, kept: IntArray) -> float:
@@ -126,7 +140,7 @@ def _cut(values: FloatArray, m: int) -> tuple[IntArray, IntArray]:
 
 
 def _marginals(objective: Objective, subset: IntArray | slice) -> FloatArray:
-    """Return what each client of the subset adds: its score in full if it is its cluster's best, else less the penalty."""
+    """Return what each client of the subset adds: its score, less the penalty unless it is its cluster's best."""
     score = objective.score[subset]
     if objective.clusters is None or not objective.clustered:
         return score

@@ -1,0 +1,48 @@
+"""Timing that survives a noisy machine: what is compared takes turns, and the median counts."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+
+def medians(*jobs: Callable[[], object], repeats: int = 9) -> list[float]:
+    """Return the median seconds of each job, run in turns after one warm-up."""
+    for job in jobs:
+        job()
+    taken: list[list[float]] = [[] for _ in jobs]
+    for _ in range(repeats):
+        for job, times in zip(jobs, taken, strict=True):
+            start = time.perf_counter()
+            job()
+            times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure, with what was asked of it (None: for information)."""
+
+    name: str
+    value: str
+    wanted: str = ""
+    met: bool | None = None
+
+
+def show(title: str, figures: list[Figure]) -> bool:
+    """Print the figures; return whether all that were asked for are met."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("figure")
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("asked", no_wrap=True)
+    table.add_column("")
+    for figure in figures:
+        verdict = "" if figure.met is None else "ok" if figure.met else "MISSED"
+        table.add_row(figure.name, figure.value, figure.wanted, verdict)
+    Console(width=100).print(table)
+    return all(figure.met is not False for figure in figures)

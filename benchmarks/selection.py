@@ -1,0 +1,115 @@
+"""Selection: against one argsort of the same numbers, and against the memory bus."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import partial
+
+import numpy as np
+
+from benchmarks.measure import Figure, medians, show
+from pausefl.selection import anneal, solve_exact
+from pausefl.selection.annealing import Graph
+from pausefl.selector import Selector
+
+
+def main() -> bool:
+    return show("Selection", [*_million(), *_small(), *_annealing(), *_whole_round()])
+
+
+def _million() -> list[Figure]:
+    rng = np.random.default_rng(0)
+    count, m = 1_000_000, 1000
+    ucb, labels = rng.random(count), rng.integers(0, 5000, count)
+    figures = []
+    for weight, regime in ((1.0, "scores rule"), (0.01, "balanced"), (1e-4, "speed rules")):
+        score = weight * rng.random(count)
+        sort, plain, clustered, read = medians(
+            lambda: np.argsort(ucb),
+            partial(solve_exact, ucb, score, m),
+            partial(solve_exact, ucb, score, m, clusters=labels, collision=0.3 * weight),
+            partial(_read, ucb, score),
+        )
+        figures += [
+            Figure(
+                f"exact R1, K=1,000,000, m=1,000 ({regime}) / argsort",
+                f"{plain / sort:.2f}",
+                "≤ 0.6",
+                plain <= 0.6 * sort,
+            ),
+            Figure(
+                f"exact R2, the same ({regime}) / argsort", f"{clustered / sort:.2f}", "≤ 0.6", clustered <= 0.6 * sort
+            ),
+            Figure(
+                "  R1 in ms, and as a multiple of reading the input once", f"{1e3 * plain:.1f} ms, {plain / read:.0f} x"
+            ),
+        ]
+    return figures
+
+
+def _read(*arrays: np.ndarray) -> None:
+    for array in arrays:
+        array.max()
+
+
+def _small() -> list[Figure]:
+    rng = np.random.default_rng(0)
+    ucb, score, labels = rng.random(300), rng.random(300), rng.integers(0, 20, 300)
+    plain, clustered = medians(
+        lambda: solve_exact(ucb, score, 15),
+        lambda: solve_exact(ucb, score, 15, clusters=labels, collision=0.3),
+        repeats=501,
+    )
+    return [
+        Figure("exact R1, K=300, m=15", f"{1e6 * plain:.0f} µs", "< 200 µs", plain < 200e-6),
+        Figure("exact R2, K=300, m=15", f"{1e6 * clustered:.0f} µs", "< 200 µs", clustered < 200e-6),
+    ]
+
+
+def _annealing() -> list[Figure]:
+    rng = np.random.default_rng(0)
+    ucb, score, labels = rng.random(300), rng.random(300), rng.integers(0, 20, 300)
+    steps = 1_000_000
+
+    def run(graph: Graph, clustered: bool) -> None:
+        anneal(
+            ucb, score, 15, clusters=labels, collision=0.3 if clustered else 0.0, steps=steps, graph=graph,
+            start="random", rng=np.random.default_rng(1),
+        )  # fmt: skip
+
+    graphs: tuple[Graph, ...] = ("tailored", "vanilla")
+    names = [(graph, clustered) for graph in graphs for clustered in (False, True)]
+    times = medians(*(partial(run, graph, clustered) for graph, clustered in names), repeats=3)
+    (default,) = medians(lambda: anneal(ucb, score, 15, rng=np.random.default_rng(1)), repeats=21)
+    return [
+        *(
+            Figure(f"anneal, {graph}, {'R2' if clustered else 'R1'}, K=300, m=15", f"{steps / t / 1e6:.1f} M steps/s",
+                   "≥ 1 M", steps / t >= 1e6)
+            for (graph, clustered), t in zip(names, times, strict=True)
+        ),
+        Figure("anneal with its defaults, K=300, m=15", f"{1e3 * default:.1f} ms", "≤ 50 ms", default <= 0.05),
+    ]  # fmt: skip
+
+
+def _whole_round() -> list[Figure]:
+    rng = np.random.default_rng(0)
+    count = 1_000_000
+    latency = 0.05 + rng.random(count)
+    tracemalloc.start()
+    selector = Selector(rng.integers(50, 500, count), 1000, tau_min=0.05)
+    selector.cohort.observe(np.arange(count), latency, floor=0.05)  # everybody known: the usual state
+
+    def one_round() -> None:
+        chosen = selector.select().members
+        selector.observe({k: float(latency[int(k)]) for k in chosen})
+
+    one_round()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    numbers = rng.random(count)
+    sort, whole = medians(lambda: np.argsort(numbers), one_round)
+    return [
+        Figure("select + observe, K=1,000,000, m=1,000 / argsort", f"{whole / sort:.2f}", "< 5", whole < 5 * sort),
+        Figure("  in ms", f"{1e3 * whole:.0f} ms"),
+        Figure("  peak memory per client", f"{peak / count:.0f} bytes", "O(K)", peak < 400 * count),
+    ]

@@ -1,0 +1,130 @@
+"""From what is known of the clients to what a policy decides on, and from its solution back to ids and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pausefl.cohort import Cohort
+from pausefl.errors import NotEnoughClientsError, require
+from pausefl.rewards import Reward, Terms, collisions
+from pausefl.rng import stream, tickets
+from pausefl.selection import Candidates, Objective, Solution
+from pausefl.types import BoolArray, ClientId, IntArray
+
+Phi: TypeAlias = Callable[[Sequence[ClientId]], float]
+"""A function of your own, of a set of client ids, that is added to the reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Who takes part in a round, and why.
+
+    ``terms`` says what each part of the reward contributed (their sum is ``value``); ``weights`` is set only by
+    policies that draw with replacement, and then replaces the usual aggregation weights.
+    """
+
+    round: int
+    members: tuple[ClientId, ...]
+    value: float
+    terms: Mapping[str, float]
+    weights: Mapping[ClientId, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """One round to decide: ``number`` rounds from 1, with the terms as of the end of the round before."""
+
+    cohort: Cohort
+    reward: Reward
+    per_round: int
+    clusters: IntArray | None
+    phi: Phi | None
+    seed: int
+    number: int
+
+    def terms(self) -> Terms:
+        """Return what each client would bring."""
+        return self.reward.terms(self.cohort, self.number - 1, self.per_round)
+
+    def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int) -> IntArray:
+        """Return the rows of the clients that are present, available and have budget left; at least ``need``."""
+        mask = self.cohort.present
+        if isinstance(available, np.ndarray) and available.dtype == np.bool_:
+            shape = (len(self.cohort),)
+            require(available.shape == shape, "available", available.shape, f"a mask of shape {shape}", "or pass ids")
+            mask = mask & available
+        elif available is not None:
+            named = np.zeros(len(self.cohort), dtype=np.bool_)
+            named[self.cohort.rows(available)] = True
+            mask = mask & named
+        if (limit := self.reward.schedule.limit) is not None:
+            mask = mask & (self.cohort.picks < limit)
+        rows = np.flatnonzero(mask)
+        if len(rows) < need:
+            raise NotEnoughClientsError(
+                f"per_round is {self.per_round}, but only {len(rows)} clients are available with budget left; "
+                "wait for more or make a selector with a smaller per_round"
+            )
+        return rows
+
+    def candidates(self, terms: Terms, rows: IntArray) -> Candidates:
+        """Return what the policy sees."""
+        cohort = self.cohort
+        everyone = len(rows) == len(cohort)
+        return Candidates(
+            objective=self.objective(terms, rows),
+            rows=rows,
+            ids=cohort.ids if everyone else [cohort.ids[row] for row in rows.tolist()],
+            sizes=cohort.sizes if everyone else cohort.sizes[rows],
+            round_number=self.number,
+            tickets=lambda at: tickets(self.seed, "tickets", self.number, cohort.keys[rows[at]]),
+            stream=lambda purpose: stream(self.seed, purpose, self.number),
+        )
+
+    def objective(self, terms: Terms, rows: IntArray) -> Objective:
+        """Return what is maximised, over positions in ``rows``."""
+        part: IntArray | slice = slice(None) if len(rows) == len(self.cohort) else rows
+        clusters = None if self.clusters is None else self.clusters[part]
+        m = min(self.per_round, len(rows))
+        phi = None if self.phi is None else self._phi_of(rows, self.phi)
+        return Objective(terms.ucb[part], terms.score[part], m, clusters, self.reward.collision, phi)
+
+    def selection(self, terms: Terms, rows: IntArray, solution: Solution) -> Selection:
+        """Return a solution as ids and reasons."""
+        chosen = rows[solution.members]
+        members = tuple(self.cohort.ids[row] for row in chosen.tolist())
+        parts = {
+            "speed": solution.minimum,
+            "generalization": self.reward.alpha * float(terms.generalization[chosen].sum()) / self.per_round,
+            "privacy": self.reward.gamma * float(terms.privacy[chosen].sum()) / self.per_round,
+        }
+        if self.clusters is not None:
+            parts["clusters"] = -self.reward.collision * collisions(self.clusters[chosen])
+        if self.phi is not None:
+            parts["phi"] = float(self.phi(members))
+        weights = None if solution.weights is None else dict(zip(members, solution.weights.tolist(), strict=True))
+        return Selection(self.number, members, solution.value, parts, weights)
+
+    def _phi_of(self, rows: IntArray, phi: Phi) -> Callable[[IntArray], float]:
+        ids = self.cohort.ids
+        # In order of arrival, so that a sum inside phi does not depend on the path that led to the set.
+        return lambda at: phi(tuple(ids[row] for row in np.sort(rows[at]).tolist()))
+
+
+def cluster_column(clusters: Mapping[ClientId, int] | Sequence[int] | IntArray, ids: Sequence[ClientId]) -> IntArray:
+    """Return the cluster of each of these clients."""
+    if isinstance(clusters, Mapping):
+        missing = next((i for i in ids if i not in clusters), None)
+        require(missing is None, "clusters", f"silent on client {missing!r}", "named for every client", "add it")
+        clusters = [clusters[i] for i in ids]
+    labels = np.asarray(clusters)
+    require(labels.shape == (len(ids),), "clusters length", len(labels), str(len(ids)), "name one cluster per client")
+    require(np.issubdtype(labels.dtype, np.integer), "clusters", labels.dtype.name, "whole numbers", "number them")
+    return labels.astype(np.int64)

@@ -1,0 +1,268 @@
+"""Simulated annealing over sets of m clients: for rewards the exact solver cannot take, and to reproduce SA-PAUSE.
+
+Reference: PAUSE, Alg. 3 and eq. (setting C); Hajek (1988) for the cooling law.
+
+Deviation: the exponent of the acceptance rule has its sign mended, and the best set seen is kept (the paper keeps the
+last improvement).  The default temperature comes from the data: the paper's C bounds the energy by the largest values
+the terms could ever take (near 200 for alpha = 100, against differences of 0.1), which makes the chain a random walk.
+With ``restarts`` (the default) a chain tries the neighbours of a set without repetition, and once all were refused it
+goes on from another start along the ucb order: an all-fast and an all-slow group are both good and far apart.
+``restarts=False, start="random", set_range=2·alpha + gamma`` is the paper's chain.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.errors import require
+from pausefl.selection._chain import best_above, walk
+from pausefl.selection._set_walk import walk_any
+from pausefl.selection.base import Candidates, Objective, Policy, SetFunction, Solution, Tickets, tickets_from
+from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
+
+Graph: TypeAlias = Literal["tailored", "vanilla"]
+
+DEFAULT_KAPPA = 3000.0
+_PIECE = 20_000  # steps between two looks at the clock
+
+
+@dataclass(frozen=True, slots=True)
+class Annealer:
+    """How to anneal: budget (``steps``, or ``seconds`` of real time), temperature scale/(kappa·log(1+j)), graph.
+
+    C is ``scale``, if given; else, with ``set_range``, the paper's: the spread of the ucb plus this range of the set
+    terms, alpha·(2 + rho·(m-1)) + gamma; else top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it
+    takes a hundred steps per client, between 100,000 and 2,000,000.
+    """
+
+    steps: int | None = None
+    seconds: Seconds | None = None
+    kappa: float = DEFAULT_KAPPA
+    scale: float | None = None
+    set_range: float | None = None
+    omega: float = 1e-9
+    graph: Graph = "tailored"
+    restarts: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.steps is None or self.steps >= 0, "steps", self.steps, "0 or more", "500 is enough for 30 clients")
+        require(
+            self.seconds is None or (math.isfinite(self.seconds) and self.seconds > 0),
+            "seconds",
+            self.seconds,
+            "a finite number above 0",
+            "give a step count instead if the result must be repeatable",
+        )
+        for name in ("kappa", "omega", "scale", "set_range"):
+            value = getattr(self, name)
+            require(
+                value is None or (math.isfinite(value) and value > 0), name, value, "finite and above 0", "leave it out"
+            )
+        require(self.graph in ("tailored", "vanilla"), "graph", self.graph, "'tailored' or 'vanilla'", "leave it out")
+
+    def budget(self, count: int) -> int | None:
+        """Return the number of steps for this many clients, or None if only the clock decides."""
+        if self.steps is None and self.seconds is None:
+            return min(max(100_000, 100 * count), 2_000_000)
+        return self.steps
+
+
+def anneal(
+    ucb: FloatArray,
+    score: FloatArray,
+    m: int,
+    *,
+    clusters: IntArray | None = None,
+    collision: float = 0.0,
+    phi: SetFunction | None = None,
+    steps: int | None = None,
+    seconds: Seconds | None = None,
+    kappa: float = DEFAULT_KAPPA,
+    scale: float | None = None,
+    set_range: float | None = None,
+    graph: Graph = "tailored",
+    restarts: bool = True,
+    start: npt.ArrayLike | Literal["random"] | None = None,
+    rng: np.random.Generator,
+    clock: Callable[[], Seconds] = time.perf_counter,
+) -> Solution:
+    """Search for a set that maximises the objective; ``start`` is m indices, "random", or None for the default starts.
+
+    >>> rng = np.random.default_rng(0)
+    >>> anneal(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2, rng=rng).members.tolist()
+    [1, 2]
+    """
+    how = Annealer(steps, seconds, kappa, scale, set_range, graph=graph, restarts=restarts)
+    objective = Objective(ucb, score, m, clusters, collision, phi)
+    return search(objective, how, start, rng, tickets_from(rng), clock)
+
+
+def search(
+    objective: Objective,
+    how: Annealer,
+    start: npt.ArrayLike | Literal["random"] | None,
+    rng: np.random.Generator,
+    tickets: Tickets,
+    clock: Callable[[], Seconds] = time.perf_counter,
+) -> Solution:
+    """Anneal an objective."""
+    given = None if start is None or isinstance(start, str) else _checked_start(start, objective)
+    unobserved = np.flatnonzero(np.isposinf(objective.ucb))
+    if len(unobserved) >= objective.m:
+        pool, ucb = unobserved, np.zeros(len(unobserved))  # their minimum is infinite in any case
+        given = given if given is not None and np.isin(given, unobserved).all() else None
+    else:
+        pool = np.arange(len(objective.ucb))
+        finite = objective.ucb[np.isfinite(objective.ucb)]
+        ucb = np.minimum(objective.ucb, finite.max())  # fewer than m of them: they never bind the minimum
+    if len(pool) == objective.m:
+        return objective.solution(pool)
+    # One order for everything below, independent of how the caller arranged the clients.
+    order = np.lexsort((tickets(pool), objective.score[pool], ucb))
+    ranked = _Ranked(objective, pool[order], ucb[order], how)
+    begin = None
+    if given is not None:
+        rank_of = np.empty(len(objective.ucb), dtype=np.int64)
+        rank_of[ranked.rows] = np.arange(len(pool))
+        begin = rank_of[given]
+    elif isinstance(start, str) or not how.restarts:
+        begin = rng.choice(len(pool), size=objective.m, replace=False)
+    return objective.solution(ranked.rows[_walks(ranked, how, begin, rng, clock)])
+
+
+class _Ranked:
+    """The objective with its clients renamed by rank in rising ucb."""
+
+    def __init__(self, objective: Objective, rows: IntArray, ucb: FloatArray, how: Annealer) -> None:
+        self.objective, self.rows, self.ucb, self.m = objective, rows, ucb, objective.m
+        self.score = objective.score[rows]
+        self.collision = objective.collision if objective.clusters is not None else 0.0
+        self.clusters = np.zeros(len(rows), dtype=np.int64) if objective.clusters is None else objective.clusters[rows]
+        self.scale = temperature_scale(ucb, self.score, self.m, self.collision, how) / how.kappa
+
+    def walk(
+        self, heap: IntArray, best: IntArray, energy: float, first: int, steps: int, how: Annealer, random: KeyArray
+    ) -> tuple[float, int, bool]:
+        tailored = how.graph == "tailored"
+        if self.objective.phi is not None:
+            return walk_any(
+                lambda ranks: self.objective.rest(self.rows[ranks]),
+                self.ucb,
+                heap,
+                best,
+                energy,
+                first,
+                steps,
+                self.scale,
+                tailored,
+                how.restarts,
+                random,
+            )
+        found: tuple[float, int, bool] = walk(
+            self.ucb,
+            self.score,
+            self.clusters,
+            self.collision,
+            heap,
+            best,
+            energy,
+            first,
+            steps,
+            self.scale,
+            tailored,
+            how.restarts,
+            random,
+        )
+        return found
+
+
+def _walks(
+    ranked: _Ranked, how: Annealer, begin: IntArray | None, rng: np.random.Generator, clock: Callable[[], Seconds]
+) -> IntArray:
+    budget = how.budget(len(ranked.rows))
+    deadline = math.inf if how.seconds is None else clock() + how.seconds
+    random = rng.integers(1, 2**64, size=2, dtype=np.uint64)
+    starts = _starts(ranked, begin)
+    heap = next(starts)
+    best, energy = np.sort(heap), -math.inf
+    used = first = 0
+    share = _share(budget, how.restarts)
+    while True:
+        piece = min(share, _PIECE)
+        energy, taken, stuck = ranked.walk(heap, best, energy, first + 1, piece, how, random)
+        used, first, share = used + taken, first + taken, share - taken
+        if (budget is not None and used >= budget) or clock() >= deadline:
+            return best
+        if stuck or share <= 0:
+            heap, first = next(starts), 0
+            share = _share(None if budget is None else budget - used, how.restarts)
+
+
+def _share(left: int | None, restarts: bool) -> int:
+    """Return how many of the steps that are left one chain may use: half, so that no plateau eats them all."""
+    if left is None:
+        return _PIECE if restarts else 2**62
+    return -(-left // 2) if restarts and left > 64 else left
+
+
+def _starts(ranked: _Ranked, begin: IntArray | None) -> Iterator[IntArray]:
+    """Yield the given start, then the best sets above thresholds spread ever more finely along the ucb order."""
+    if begin is not None:
+        yield np.array(begin, dtype=np.int64)
+    places = len(ranked.rows) - ranked.m + 1
+    number = 0
+    while True:
+        rank = int(_bit_reversed(number) * places)
+        yield best_above(rank, ranked.score, ranked.clusters, ranked.collision, ranked.m)
+        number += 1
+
+
+def _bit_reversed(number: int) -> float:
+    """Return 0, 1/2, 1/4, 3/4, 1/8, … (van der Corput's sequence)."""
+    return int(f"{number:b}"[::-1], 2) / 2 ** number.bit_length() if number else 0.0
+
+
+def temperature_scale(ucb: FloatArray, score: FloatArray, m: int, collision: float, how: Annealer) -> float:
+    """Return C, a bound on how far two sets can lie apart in energy; ``ucb`` rises."""
+    if how.scale is not None:
+        return how.scale
+    spread = float(ucb[len(ucb) - m] - ucb[0])
+    if how.set_range is not None:
+        return spread + how.set_range + how.omega  # PAUSE, eq. (setting C)
+    count = len(score)
+    ends = np.partition(score, [m - 1, count - m])
+    return spread + float(ends[count - m :].sum() - ends[:m].sum()) + collision * (m - 1) + how.omega
+
+
+def _checked_start(start: npt.ArrayLike, objective: Objective) -> IntArray:
+    members = np.asarray(start)
+    valid = (
+        members.shape == (objective.m,)
+        and np.issubdtype(members.dtype, np.integer)
+        and len(np.unique(members)) == objective.m
+        and members.min() >= 0
+        and members.max() < len(objective.ucb)
+    )
+    require(valid, "start", members.tolist(), f"{objective.m} distinct indices below {len(objective.ucb)}", "or None")
+    return members.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SaPause(Policy):
+    """SA-PAUSE: the same reward by annealing; takes any set function."""
+
+    name: ClassVar[str] = "sa-pause"
+    how: Annealer = Annealer()
+    start: Literal["random"] | None = None
+
+    def pick(self, candidates: Candidates) -> Solution:
+        """Return the best set found."""
+        rng = candidates.stream("annealing")
+        return search(candidates.objective, self.how, self.start, rng, candidates.tickets)

@@ -1,0 +1,171 @@
+"""Clustered sampling: m distributions that partition the data, one draw from each, so that every client is represented.
+
+Reference: Fraboni, Vidal, Kameni and Lorenzi, "Clustered Sampling" (ICML 2021), Alg. 1 (sample sizes) and Alg. 2
+(similarity of updates).  Client i has the mass m·n_i/n; the masses fill m bins of size 1; each bin is a distribution.
+So the expected number of draws of a client is its mass, whatever the binning.
+
+A client may be drawn twice.  It then trains and is charged once, and ``Solution.weights`` keeps the draw's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+
+from pausefl.errors import require
+from pausefl.rng import stream
+from pausefl.selection.base import Candidates, Policy, Solution
+from pausefl.types import FloatArray, IntArray
+
+SKETCH = 512
+"""Updates longer than this are remembered as a count sketch of this width, which keeps inner products on average."""
+
+_MOST_FOR_TREE = 20_000
+
+
+class ClusteredBySize(Policy):
+    """Fraboni et al., Alg. 1: bins are filled in order of falling data size."""
+
+    __slots__ = ()
+    name: ClassVar[str] = "clustered"
+    size: ClassVar[str] = "at most m"
+
+    def pick(self, candidates: Candidates) -> Solution:
+        """Draw one client from each bin."""
+        order, mass = _canonical(candidates)
+        # Bins filled one after the other are the unit intervals of one line of masses.
+        points = np.arange(candidates.objective.m) + candidates.stream("clustered").random(candidates.objective.m)
+        return _drawn(candidates, order[_on_line(mass, points)])
+
+
+@dataclass(slots=True, eq=False)
+class ClusteredBySimilarity(Policy):
+    """Fraboni et al., Alg. 2: clients whose last updates are alike share a bin, so that they rarely train together.
+
+    It learns from ``Selector.observe(…, updates={id: vector})``; clients that never sent one count as zero updates.
+    """
+
+    name: ClassVar[str] = "clustered-similarity"
+    size: ClassVar[str] = "at most m"
+    metric: Literal["angle", "l2", "l1"] = "angle"
+    sketches: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require(self.metric in ("angle", "l2", "l1"), "metric", self.metric, "'angle', 'l2' or 'l1'", "leave it out")
+
+    def pick(self, candidates: Candidates) -> Solution:
+        """Draw one client from each bin."""
+        order, mass = _canonical(candidates)
+        require(len(order) <= _MOST_FOR_TREE, "clients", len(order), f"at most {_MOST_FOR_TREE}", "use 'clustered'")
+        luck = candidates.stream("clustered").random(candidates.objective.m)
+        # A client with mass above 1 fills whole bins by itself; the tree shares out what is left over.
+        whole = np.floor(mass + 1e-12).astype(np.int64)
+        alone = np.repeat(np.arange(len(order)), whole)[: candidates.objective.m]
+        bins = candidates.objective.m - len(alone)
+        drawn = alone
+        if bins:
+            groups = self._groups(candidates.rows[order], np.maximum(mass - whole, 0.0))
+            drawn = np.concatenate([alone, _draw_from_groups(groups, np.maximum(mass - whole, 0.0), luck[:bins])])
+        return _drawn(candidates, order[drawn])
+
+    def learn(self, rows: IntArray, updates: FloatArray) -> None:
+        """Remember each client's last update."""
+        for row, update in zip(rows.tolist(), updates, strict=True):
+            self.sketches[row] = _sketch(np.asarray(update, dtype=np.float64).ravel())
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the remembered updates."""
+        if not self.sketches:
+            return {}
+        return {"rows": np.array(list(self.sketches)), "sketches": np.stack(list(self.sketches.values()))}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over the remembered updates."""
+        self.sketches = dict(zip(state["rows"].tolist(), state["sketches"], strict=True)) if state else {}
+
+    def _groups(self, rows: IntArray, mass: FloatArray) -> list[IntArray]:
+        """Cut the similarity tree into the largest subtrees of mass at most 1, heaviest first."""
+        if len(rows) == 1:
+            return [np.zeros(1, dtype=np.int64)]
+        tree = linkage(_distances(self._known_updates(rows), self.metric), method="ward")
+        members = [[k] for k in range(len(rows))]
+        weight = mass.tolist()
+        open_ = [True] * len(rows)
+        for left, right in tree[:, :2].astype(np.int64).tolist():
+            joined = open_[left] and open_[right] and weight[left] + weight[right] <= 1.0 + 1e-9
+            members.append(members[left] + members[right] if joined else [])
+            weight.append(weight[left] + weight[right])
+            open_.append(joined)
+            if joined:
+                members[left], members[right] = [], []
+        groups = [np.array(sorted(group)) for group in members if group]
+        return sorted(groups, key=lambda group: -float(mass[group].sum()))
+
+    def _known_updates(self, rows: IntArray) -> FloatArray:
+        width = max((len(s) for s in self.sketches.values()), default=1)
+        updates = np.zeros((len(rows), width))
+        for i, row in enumerate(rows.tolist()):
+            if row in self.sketches:
+                updates[i] = self.sketches[row]
+        return updates
+
+
+def _canonical(candidates: Candidates) -> tuple[IntArray, FloatArray]:
+    """Return the candidates by falling size (ties by ticket) and their masses, which sum to m."""
+    order = np.lexsort((candidates.tickets(np.arange(len(candidates))), -candidates.sizes))
+    sizes = candidates.sizes[order]
+    return order, candidates.objective.m * sizes / sizes.sum()
+
+
+def _on_line(mass: FloatArray, points: FloatArray) -> IntArray:
+    found = np.searchsorted(np.cumsum(mass), points, side="right")
+    return np.minimum(found, len(mass) - 1)  # rounding may leave the line a hair short
+
+
+def _draw_from_groups(groups: list[IntArray], mass: FloatArray, luck: FloatArray) -> IntArray:
+    """The heaviest groups open a bin each; the clients of the others fill the bins up, one bin after the other."""
+    kept, spare = groups[: len(luck)], np.concatenate([*groups[len(luck) :], np.empty(0, dtype=np.int64)])
+    filled = 0.0
+    drawn = []
+    for group, point in zip(kept, luck.tolist(), strict=False):
+        own = float(mass[group].sum())
+        if point < own or not len(spare):
+            drawn.append(int(group[_on_line(mass[group], np.array([min(point, own)]))[0]]))
+        else:
+            drawn.append(int(spare[_on_line(mass[spare], np.array([filled + point - own]))[0]]))
+        filled += max(0.0, 1.0 - own)
+    return np.array(drawn, dtype=np.int64)
+
+
+def _drawn(candidates: Candidates, draws: IntArray) -> Solution:
+    members, times = np.unique(draws, return_counts=True)
+    return candidates.objective.solution(members, times / times.sum())
+
+
+def _distances(updates: FloatArray, metric: str) -> FloatArray:
+    from scipy.spatial.distance import pdist, squareform
+
+    if metric != "angle":
+        plain: FloatArray = pdist(updates, "euclidean" if metric == "l2" else "cityblock")
+        return plain
+    norms = np.linalg.norm(updates, axis=1)
+    unit = updates / np.where(norms > 0.0, norms, 1.0)[:, None]
+    angles = np.arccos(np.clip(unit @ unit.T, -1.0, 1.0)) / np.pi
+    np.fill_diagonal(angles, 0.0)
+    both_unknown = (norms[:, None] == 0.0) & (norms[None, :] == 0.0)
+    condensed: FloatArray = squareform(np.where(both_unknown, 0.0, angles), checks=False)
+    return condensed
+
+
+def _sketch(update: FloatArray) -> FloatArray:
+    if len(update) <= SKETCH:
+        return np.pad(update, (0, SKETCH - len(update)))
+    hashing = stream(0, "count sketch", len(update))
+    bucket = hashing.integers(0, SKETCH, size=len(update))
+    sign = hashing.integers(0, 2, size=len(update)) * 2.0 - 1.0
+    sketch: FloatArray = np.bincount(bucket, weights=sign * update, minlength=SKETCH).astype(np.float64)
+    return sketch

@@ -1,0 +1,1 @@
+"""A virtual network, and what happens on it."""

@@ -1,0 +1,89 @@
+"""Files that are whole or not there: a header and arrays, checksummed, written beside the old file and swapped in."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.errors import StateFileError
+
+VERSION = 1
+_MAGIC = "pausefl state"
+
+
+def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write atomically: after a crash the file holds the old state or the new one, never a mixture.
+
+    Layout: a line with version and checksum, a line of JSON that describes the rest, then the arrays' bytes in order.
+    """
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    shapes = {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()}
+    text = json.dumps({"kind": kind, "header": dict(header), "arrays": shapes}, allow_nan=False).encode() + b"\n"
+    parts = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(f"{_MAGIC} {VERSION} {_digest(*parts)}\n".encode())
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return header and arrays; a file that is damaged, cut short or of another version or kind is refused."""
+    with Path(path).open("rb") as file:
+        words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
+        if len(words) != 3 or words[0] != _MAGIC:
+            raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
+        if words[1] != str(VERSION):
+            raise StateFileError(
+                f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the "
+                "release that wrote it"
+            )
+        payload = bytearray(os.fstat(file.fileno()).st_size - file.tell())
+        file.readinto(payload)
+    if words[2] != _digest(payload):
+        raise StateFileError(f"{path} is damaged or cut short (checksum differs); go back to an older copy")
+    start = payload.index(b"\n") + 1
+    described = json.loads(payload[:start])
+    if described["kind"] != kind:
+        raise StateFileError(f"{path} holds a {described['kind']!r}, but a {kind!r} is wanted; name another file")
+    arrays = {}
+    for name, (kind_of, shape) in described["arrays"].items():
+        dtype = np.dtype(kind_of)
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(payload, dtype=dtype, count=count, offset=start).reshape(shape)
+        # A view where alignment allows it: large data sets load without a copy.
+        arrays[name] = array if array.flags.aligned else array.copy()
+        start += count * dtype.itemsize
+    return described["header"], arrays
+
+
+def _digest(*parts: bytes | bytearray | memoryview) -> str:
+    digest = blake2b(digest_size=20)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

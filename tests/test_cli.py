@@ -1,0 +1,70 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from pausefl import __version__
+from pausefl.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[:2] == (0, f"pausefl {__version__}\n")
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert "demo" in out
+    assert "regret" in out
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "demo", "--rounds", "12")
+    assert (code, err) == (0, "")
+    for policy in ("pause", "sa-pause", "random", "all", "fastest", "clustered"):
+        assert policy in out
+
+
+def test_regret_as_a_table_and_as_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "regret", "--rounds", "40", "--seeds", "2", "--clients", "8", "--per-round", "2",
+                       "--out", str(tmp_path / "new"))  # fmt: skip
+    assert code == 0
+    assert "bound" in out
+    rows = list(csv.DictReader((tmp_path / "new" / "regret.csv").read_text().splitlines()))
+    assert int(rows[-1]["rounds"]) == 40
+    assert 0.0 < float(rows[-1]["mean"]) < float(rows[-1]["bound"])
+    assert (tmp_path / "new" / "regret.svg").read_text().lstrip().startswith("<svg")
+    assert (tmp_path / "new" / "regret.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_regret_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "regret", "--rounds", "20", "--seeds", "1", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)[-1]["rounds"] == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["regret", "--clients", "1"], "clients is 1"),
+        (["regret", "--per-round", "31"], "per_round is 31, but only 30 clients"),
+        (["regret", "--policy", "puase"], "did you mean 'pause'"),
+        (["regret", "--rounds", "1"], "rounds is 1"),
+        (["regret", "--seeds", "0"], "seeds is 0"),
+        (["regret", "--rounds", "many"], "many"),
+        (["demo", "--rounds", "0"], "rounds is 0"),
+        (["frobnicate"], "frobnicate"),
+        (["demo", "--colour"], "--colour"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert words in err
+    assert err.startswith("pausefl: ")
+    assert err.count("\n") == 1

@@ -1,0 +1,39 @@
+import subprocess
+import sys
+
+import numpy as np
+
+from pausefl.rng import client_keys, number_keys, stream, tickets
+
+
+def test_streams_are_named() -> None:
+    assert stream(1, "a", 2).random() == stream(1, "a", 2).random()
+    names = [(1, "a", 2), (1, "a", 3), (1, "b", 2), (2, "a", 2), (1, "a"), (1, "a", "2")]
+    assert len({stream(*name).random() for name in names}) == len(names)
+
+
+def test_tickets_belong_to_the_client() -> None:
+    keys = client_keys(["x", "y", "z", 4])
+    drawn = tickets(0, "p", 1, keys)
+    assert tickets(0, "p", 1, keys[::-1]).tolist() == drawn[::-1].tolist()
+    assert not (tickets(0, "p", 2, keys) == drawn).any()
+
+
+def test_number_keys_equal_client_keys() -> None:
+    assert number_keys(3, 9).tolist() == client_keys(range(3, 9)).tolist()
+
+
+def test_keys_are_the_same_in_another_process() -> None:
+    code = "from pausefl.rng import client_keys, stream; print(client_keys(['a', 7]).tolist(), stream(0, 'p').random())"
+    outputs = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert outputs == {f"{client_keys(['a', 7]).tolist()} {stream(0, 'p').random()}\n"}
+
+
+def test_tickets_look_uniform() -> None:
+    # 16 cells, 160,000 draws; chi-square with 15 degrees of freedom, exceeded by chance once in 10,000.
+    drawn = tickets(0, "p", 1, number_keys(0, 160_000))
+    cells = np.bincount((drawn >> np.uint64(60)).astype(np.int64), minlength=16)
+    assert ((cells - 10_000) ** 2 / 10_000).sum() < 44.3

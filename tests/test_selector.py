@@ -1,0 +1,342 @@
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pausefl
+from pausefl.errors import (
+    InvalidValueError,
+    NotEnoughClientsError,
+    OutOfOrderError,
+    StateFileError,
+    UnknownClientError,
+)  # fmt: skip
+from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
+from pausefl.problem import Selection
+from pausefl.rewards import LabelDiversity
+from pausefl.selection import Annealer, SaPause
+from pausefl.selector import Selector
+
+
+def step(sel: Selector, number: int) -> Selection:
+    chosen = sel.select()
+    sel.observe({k: 0.5 + 0.01 * ((number + len(str(k))) % 5) for k in chosen.members})
+    return chosen
+
+
+def played(sel: Selector, rounds: int) -> list[Selection]:
+    return [step(sel, number) for number in range(rounds)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.data())
+def test_nobody_twice_before_everybody_once(clients: int, data: st.DataObject) -> None:
+    m = data.draw(st.integers(1, clients))
+    sizes = data.draw(st.lists(st.floats(0.001, 1e6), min_size=clients, max_size=clients))
+    policy = data.draw(st.sampled_from(["pause", "sa-pause"]))
+    if policy == "sa-pause":
+        policy = SaPause(Annealer(steps=50))
+    sel = Selector(sizes, m, policy, tau_min=0.05, seed=data.draw(st.integers(0, 9)))
+    seen: list = []
+    for chosen in played(sel, clients // m):
+        seen += chosen.members
+    assert len(seen) == len(set(seen)) == m * (clients // m)
+
+
+def test_three_calls_and_what_each_term_contributed() -> None:
+    sel = pausefl.Selector(
+        sizes={"a": 120, "b": 300, "c": 90, "d": 250}, per_round=2, policy="pause", alpha=100.0, beta=2.0, gamma=5.0,
+        zeta=1.0, schedule=pausefl.Geometric(budget=40.0, decay=0.04), tau_min=0.05, clusters=None, rho=0.0, seed=0,
+    )  # fmt: skip
+    first = sel.select(available=None)
+    assert math.isinf(first.value)
+    for _ in range(3):
+        chosen = sel.select()
+        sel.observe(dict.fromkeys(chosen.members[:1], 0.31) | {chosen.members[1]: None})
+    chosen = sel.select()
+    assert chosen.round == 4
+    assert sum(chosen.terms.values()) == pytest.approx(chosen.value)
+    assert set(chosen.terms) == {"speed", "generalization", "privacy"}
+
+
+def test_terms_with_clusters_and_a_function_of_your_own() -> None:
+    labels = {k: [k % 3, 1.0, (k + 1) % 3] for k in range(8)}
+    sel = Selector(
+        np.ones(8), 3, "sa-pause", tau_min=0.05, clusters=[0, 0, 0, 0, 1, 1, 1, 1], rho=0.1,
+        phi=LabelDiversity(labels, weight=2.0),
+    )  # fmt: skip
+    played(sel, 5)
+    chosen = sel.select()
+    assert set(chosen.terms) == {"speed", "generalization", "privacy", "clusters", "phi"}
+    assert chosen.terms["clusters"] in (-10.0, -20.0)
+    assert sum(chosen.terms.values()) == pytest.approx(chosen.value)
+    brute = Selector(
+        np.ones(8), 3, "brute", tau_min=0.05, clusters=[0, 0, 0, 0, 1, 1, 1, 1], rho=0.1,
+        phi=LabelDiversity(labels, weight=2.0),
+    )  # fmt: skip
+    played(brute, 5)
+    assert chosen.value == pytest.approx(brute.select().value)
+
+
+def test_clusters_spread_the_choice() -> None:
+    apart = Selector(np.ones(8), 4, tau_min=0.05, clusters=[0, 0, 1, 1, 2, 2, 3, 3], rho=10.0)
+    for chosen in played(apart, 10):
+        assert len({int(k) // 2 for k in chosen.members}) == 4
+
+
+def test_no_answer_counts_as_the_slowest_answer() -> None:
+    sel = Selector(np.ones(4), 2, tau_min=0.05, alpha=0.0, gamma=0.0)
+    first = sel.select().members
+    sel.observe({first[0]: 0.06})
+    rows = sel.cohort.rows(first)
+    assert sel.cohort.picks[rows].tolist() == [1, 1]
+    assert sel.cohort.rate[rows].tolist() == pytest.approx([1 / 0.06, 0.0])
+    assert set(sel.select().members).isdisjoint(first)
+
+
+def test_without_tau_min_the_smallest_latency_seen_counts() -> None:
+    known, learned = (Selector(np.ones(6), 2, tau_min=tau, seed=1) for tau in (0.2, None))
+    for number in range(20):
+        pair = known.select(), learned.select()
+        assert pair[0].members == pair[1].members
+        seen = {k: 0.2 + 0.1 * int(k) if number else 0.2 for k in pair[0].members}
+        known.observe(seen)
+        learned.observe(seen)
+
+
+def test_clients_join_and_leave_and_are_remembered() -> None:
+    sel = Selector({"a": 1, "b": 1, "c": 1}, 1, tau_min=0.05)
+    played(sel, 6)
+    picks = dict(zip(sel.cohort.ids, sel.cohort.picks.tolist(), strict=True))
+    sel.leave(["b"])
+    sel.join({"d": 2, "e": 3})
+    members = {k for chosen in played(sel, 4) for k in chosen.members}
+    assert members >= {"d", "e"}
+    assert "b" not in members
+    sel.join({"b": 5})
+    assert sel.cohort.picks[sel.cohort.rows(["b"])[0]] == picks["b"]
+    assert sel.cohort.shares.sum() == pytest.approx(1.0)
+
+
+def test_joining_with_clusters() -> None:
+    sel = Selector({"a": 1, "b": 1}, 2, clusters={"a": 4, "b": 9}, rho=1.0)
+    with pytest.raises(InvalidValueError, match="silent on client 'c'"):
+        sel.join({"c": 1})
+    assert len(sel.cohort) == 2
+    sel.join({"c": 1}, clusters={"c": 4})
+    assert set(played(sel, 1)[0].members) in ({"a", "b"}, {"b", "c"})
+
+
+def test_exhausted_clients_are_no_candidates() -> None:
+    sel = Selector(np.ones(4), 2, schedule=FixedHorizon(budget=4.0, releases=2), tau_min=0.05)
+    played(sel, 4)
+    assert sel.spent().tolist() == pytest.approx([4.0] * 4)
+    with pytest.raises(NotEnoughClientsError, match="only 0 clients are available with budget left"):
+        sel.select()
+
+
+def test_integer_ids_in_a_mapping_and_in_a_sequence_are_the_same() -> None:
+    a = Selector([3.0, 1.0, 2.0, 5.0], 2, "random", seed=4)
+    b = Selector({0: 3.0, 1: 1.0, 2: 2.0, 3: 5.0}, 2, "random", seed=4)
+    c = Selector({3: 5.0, 1: 1.0, 0: 3.0, 2: 2.0}, 2, "random", seed=4)
+    first = [set(s.select().members) for s in (a, b, c)]
+    assert first[0] == first[1] == first[2]
+
+
+@pytest.mark.parametrize("schedule", [Geometric(40.0, 0.04), PowerLaw(10.0, 2.0), FixedHorizon(100.0, 50)])
+@pytest.mark.parametrize("pending", [False, True])
+def test_load_continues_to_the_bit(tmp_path: Path, schedule: object, pending: bool) -> None:
+    def fresh() -> Selector:
+        return Selector(
+            {"a": 3, "b": 5, "c": 2, "d": 4, "e": 1}, 2, schedule=schedule,
+            clusters={"a": 0, "b": 0, "c": 1, "d": 1, "e": 7}, rho=0.01, seed=9,
+        )  # fmt: skip
+
+    straight = fresh()
+    wanted = played(straight, 9)
+    sel = fresh()
+    got = played(sel, 4)
+    sel.leave(["e"])
+    sel.join({"e": 1}, clusters={"e": 7})
+    open_round = sel.select() if pending else None
+    sel.save(tmp_path / "state")
+    again = Selector.load(tmp_path / "state")
+    if open_round is not None:
+        again.observe({k: 0.5 + 0.01 * ((4 + len(str(k))) % 5) for k in open_round.members})
+        got.append(open_round)
+    got += [step(again, number) for number in range(len(got), 9)]
+    assert got == wanted
+    for column in ("picks", "rate", "sizes", "keys"):
+        assert getattr(again.cohort, column).tobytes() == getattr(straight.cohort, column).tobytes()
+    again.save(tmp_path / "again")
+    straight.save(tmp_path / "straight")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "straight").read_bytes()
+
+
+def test_numbered_clients_survive_a_save(tmp_path: Path) -> None:
+    sel = Selector(np.ones(50), 3, seed=2)
+    played(sel, 3)
+    sel.save(tmp_path / "state")
+    assert played(Selector.load(tmp_path / "state"), 3) == played(sel, 3)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "version", "foreign", "tail"])
+def test_damaged_state_is_refused_and_left_alone(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "state"
+    Selector(np.ones(9), 2).save(path)
+    content = bytearray(path.read_bytes())
+    if damage == "empty":
+        content = bytearray()
+    elif damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "flip":
+        content[len(content) // 2] ^= 4
+    elif damage == "version":
+        content = content.replace(b"pausefl state 1", b"pausefl state 7", 1)
+    elif damage == "foreign":
+        content = bytearray(b"hello\n" * 9)
+    else:
+        content += b"x"
+    path.write_bytes(content)
+    with pytest.raises(StateFileError) as refused:
+        Selector.load(path)
+    assert "\n" not in str(refused.value)
+    assert ("version 7" in str(refused.value)) == (damage == "version")
+    assert path.read_bytes() == content
+
+
+def test_settings_of_your_own_must_be_passed_again(tmp_path: Path) -> None:
+    mine = SaPause(Annealer(steps=77))
+    Selector(np.ones(5), 2, mine).save(tmp_path / "a")
+    with pytest.raises(StateFileError, match="pass it again as policy"):
+        Selector.load(tmp_path / "a")
+    Selector.load(tmp_path / "a", policy=mine)
+    with pytest.raises(StateFileError, match="not 'random'"):
+        Selector.load(tmp_path / "a", policy=pausefl.selection.Random())
+    Selector(np.ones(5), 2, "brute", phi=lambda ids: float(len(ids))).save(tmp_path / "b")
+    with pytest.raises(StateFileError, match="phi"):
+        Selector.load(tmp_path / "b")
+
+
+def test_saving_is_atomic_under_kill(tmp_path: Path) -> None:
+    # A child saves alternating states as fast as it can; whenever it is killed, the file must load.
+    path = tmp_path / "state"
+    code = (
+        "import sys, numpy as np\n"
+        "from pausefl.selector import Selector\n"
+        "sel = Selector(np.ones(20000), 5)\n"
+        "sel.save(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    sel.observe(dict.fromkeys(sel.select().members, 0.3))\n"
+        "    sel.save(sys.argv[1])\n"
+    )
+    rounds = []
+    for attempt in range(4):
+        child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(0.05 + 0.037 * attempt)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        rounds.append(Selector.load(path).rounds)
+    assert max(rounds) > 0
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state"
+    sel = Selector(np.ones(5), 2)
+    sel.save(path)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    played(sel, 1)
+    with pytest.raises(OSError, match="No space left"):
+        sel.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"per_round": 0}, InvalidValueError, "per_round is 0, but must be a whole number from 1"),
+        ({"per_round": 2.5}, InvalidValueError, "per_round is 2.5"),
+        ({"per_round": 4}, NotEnoughClientsError, "per_round is 4, but only 3 clients joined"),
+        ({"sizes": {"a": 1, "b": 0, "c": 2}}, InvalidValueError, "size of client 'b' is 0"),
+        ({"sizes": [1.0, -2.0, 3.0]}, InvalidValueError, "size of client 1 is -2"),
+        ({"sizes": [1.0, math.nan, 3.0]}, InvalidValueError, "size of client 1 is nan"),
+        ({"sizes": {}}, InvalidValueError, "sizes"),
+        ({"sizes": {"a": "many", "b": 1, "c": 2}}, InvalidValueError, "no number"),
+        ({"sizes": {("a", 1): 1, "b": 1, "c": 2}}, InvalidValueError, "client id"),
+        ({"beta": 1.0}, InvalidValueError, "beta is 1.0, but must be finite and above 1"),
+        ({"alpha": -1.0}, InvalidValueError, "alpha is -1.0"),
+        ({"zeta": math.inf}, InvalidValueError, "zeta is inf"),
+        ({"tau_min": 0.0}, InvalidValueError, "tau_min is 0.0"),
+        ({"clusters": [0, 1]}, InvalidValueError, "clusters length is 2, but must be 3"),
+        ({"clusters": {"a": 0}}, InvalidValueError, "silent on client"),
+        ({"clusters": [0.5, 1.0, 2.0]}, InvalidValueError, "whole numbers"),
+        ({"policy": "puase"}, InvalidValueError, "did you mean 'pause'"),
+        ({"policy": "fastest"}, InvalidValueError, "pass Fastest"),
+        ({"policy": 3}, InvalidValueError, "policy is 3"),
+        ({"phi": len}, InvalidValueError, "use 'sa-pause' or 'brute'"),
+        ({"seed": -1}, InvalidValueError, "seed is -1"),
+    ],
+)
+def test_bad_construction_is_named(change: dict, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words) as refused:
+        Selector(**({"sizes": {"a": 1, "b": 2, "c": 3}, "per_round": 2} | change))
+    assert "\n" not in str(refused.value)
+    assert isinstance(refused.value, pausefl.PauseError)
+
+
+@pytest.mark.parametrize(
+    ("latencies", "error", "words"),
+    [
+        ({"nobody": 0.1}, InvalidValueError, "client id is 'nobody', but must be one of the 2 selected"),
+        (math.nan, InvalidValueError, "is nan, but must be a finite number of seconds above 0; report None"),
+        (-1.0, InvalidValueError, "is -1.0"),
+        (math.inf, InvalidValueError, "is inf"),
+        (0.0, InvalidValueError, "is 0.0"),
+    ],
+)
+def test_bad_latencies_are_named_and_change_nothing(latencies: object, error: type[Exception], words: str) -> None:
+    sel = Selector({"a": 1, "b": 2, "c": 3}, 2)
+    chosen = sel.select()
+    bad = latencies if isinstance(latencies, dict) else {chosen.members[0]: 0.2, chosen.members[1]: latencies}
+    with pytest.raises(error, match=words):
+        sel.observe(bad)
+    assert sel.rounds == 0
+    assert sel.cohort.picks.sum() == 0
+    sel.observe(dict.fromkeys(chosen.members, 0.2))
+    assert sel.rounds == 1
+
+
+def test_calls_out_of_order_and_strangers() -> None:
+    sel = Selector({"a": 1, "b": 2}, 1)
+    with pytest.raises(OutOfOrderError, match="call select first"):
+        sel.observe({})
+    with pytest.raises(UnknownClientError, match="client id is 'z', but must be one of the 2 that joined"):
+        sel.select(["a", "z"])
+    with pytest.raises(UnknownClientError):
+        Selector([1.0, 1.0], 1).select([-1])
+    sel.leave(["a"])
+    with pytest.raises(UnknownClientError, match="has left"):
+        sel.select(["a"])
+    with pytest.raises(InvalidValueError, match="clients left"):
+        sel.leave(["b"])
+    assert sel.select().members == ("b",)
+    with pytest.raises(InvalidValueError, match="mask of shape"):
+        sel.select(np.array([True]))
