@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = ("selection", "complexity")
+PARTS = ("selection", "complexity", "privacy")
 
 
 def main() -> None:

@@ -42,6 +42,18 @@ class DataMissingError(PauseError, FileNotFoundError):
     """A data set that is not there, or does not have its checksum; the message says how to get it."""
 
 
+class AlreadyReservedError(PauseError, ValueError):
+    """A release name that has been charged before; fresh noise under it would be a free second look at the data."""
+
+
+class ScheduleChangedError(PauseError, ValueError):
+    """Another budget or schedule than the one fixed at a subject's first reservation; nothing was charged."""
+
+
+class LedgerError(PauseError, OSError):
+    """A ledger that is locked, read-only, full, damaged or tampered with; nothing was charged."""
+
+
 class MissingExtraError(PauseError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it."""
 

@@ -1,7 +1,54 @@
-"""How much leaks: schedules that spread a lifetime budget over releases."""
+"""How much leaks: schedules, mechanisms, a ledger that cannot forget, accounting, and an audit that can catch us."""
 
+from typing import TYPE_CHECKING, Any
+
+from pausefl.errors import AlreadyReservedError as AlreadyReserved
+from pausefl.errors import BudgetExceededError as BudgetExceeded
+from pausefl.errors import LedgerError
+from pausefl.privacy.gaussian import Gaussian
+from pausefl.privacy.laplace import Laplace
+from pausefl.privacy.layers import Layers
+from pausefl.privacy.ledger import Charge, Ledger, MemoryLedger
+from pausefl.privacy.mechanism import Guarantee, Mechanism, Released
+from pausefl.privacy.noise import Noise, SecureNoise, SimulatedNoise
+from pausefl.privacy.privunit import PrivUnit
 from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
+
+if TYPE_CHECKING:
+    from pausefl.privacy.sqlite_ledger import SqliteLedger
 
 SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
 
-__all__ = ["SCHEDULES", "FixedHorizon", "Geometric", "PowerLaw", "Schedule"]
+__all__ = [
+    "SCHEDULES",
+    "AlreadyReserved",
+    "BudgetExceeded",
+    "Charge",
+    "FixedHorizon",
+    "Gaussian",
+    "Geometric",
+    "Guarantee",
+    "Laplace",
+    "Layers",
+    "Ledger",
+    "LedgerError",
+    "Mechanism",
+    "MemoryLedger",
+    "Noise",
+    "PowerLaw",
+    "PrivUnit",
+    "Released",
+    "Schedule",
+    "SecureNoise",
+    "SimulatedNoise",
+    "SqliteLedger",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Only those who keep a durable ledger need the database.
+    if name == "SqliteLedger":
+        from pausefl.privacy.sqlite_ledger import SqliteLedger
+
+        return SqliteLedger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

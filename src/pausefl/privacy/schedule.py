@@ -6,6 +6,7 @@ more than the rounding of any sum of up to eight million releases, added in any 
 
 from __future__ import annotations
 
+import ast
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,18 +15,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import zeta
 
-from pausefl.errors import BudgetExceededError, require
+from pausefl.errors import BudgetExceededError, InvalidValueError, require
 from pausefl.types import Epsilon, FloatArray
 
 _SHAVE = 1.0 - 2.0**-30
 """Taken off the budget before it is shared out: eight million naive float additions err by less than this."""
+_MANY = 2**23
+_LEAST = 1e-100
+"""Below it shares come near the smallest floats, where rounding is no longer relative and the shave is no cover."""
 
 
 class Schedule(ABC):
     """A client's i-th release may leak ``epsilon(i)``; all of them together never more than ``budget``.
 
     Law: ``sum(epsilon(i) for i in 1..n) <= budget`` in floating point, added in any order, and
-    ``spent(n)`` is that sum up to rounding.  ``spent`` never falls as ``plays`` grows.
+    ``spent(n)`` is that sum, and never falls as ``plays`` grows, up to rounding.
     """
 
     __slots__ = ()
@@ -38,13 +42,12 @@ class Schedule(ABC):
 
     def epsilon(self, release: int) -> Epsilon:
         """Return what the ``release``-th release (1, 2, …) may leak."""
-        require(release >= 1, "release", release, "1 or more", "the first release is number 1")
-        share = self._share(release)
-        if share <= 0.0:
-            raise BudgetExceededError(
-                f"release {release} has no budget left of {self.budget!r}; stop, or start with a larger budget"
-            )
-        return self.budget * _SHAVE * share
+        fine = _is_whole(release) and 1 <= release < 2**53
+        require(fine, "release", release, "a whole number from 1", "the first release is 1")
+        epsilon = self.budget * _SHAVE * self._share(int(release))
+        if epsilon <= 0.0:
+            raise BudgetExceededError(f"release {release} has no budget left of {self.budget!r}; stop taking part")
+        return epsilon
 
     def spent(self, plays: npt.ArrayLike) -> FloatArray:
         """Return what the first ``plays`` releases leak in all, elementwise."""
@@ -83,7 +86,8 @@ class Geometric(Schedule):
         )
 
     def _share(self, release: int) -> float:
-        return math.expm1(self.decay) * math.exp(-self.decay * release)
+        # PAUSE, eq. (epsilonSeq), with e^-decay drawn in: e^decay - 1 alone would overflow.
+        return -math.expm1(-self.decay) * math.exp(-self.decay * (release - 1))
 
     def _shares(self, plays: FloatArray) -> FloatArray:
         return -np.expm1(-self.decay * plays)
@@ -115,7 +119,7 @@ class PowerLaw(Schedule):
 
     def _shares(self, plays: FloatArray) -> FloatArray:
         # The Hurwitz zeta function is the sum of what comes after.
-        shares: FloatArray = 1.0 - zeta(self.exponent, plays + 1.0) / zeta(self.exponent)
+        shares: FloatArray = 1.0 - zeta(self.exponent, plays + 1.0) / zeta(self.exponent, 1.0)
         return shares
 
 
@@ -125,7 +129,7 @@ class FixedHorizon(Schedule):
 
     >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
     Traceback (most recent call last):
-    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop, or start with a larger budget
+    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop taking part
     """
 
     budget: Epsilon
@@ -134,12 +138,9 @@ class FixedHorizon(Schedule):
     def __post_init__(self) -> None:
         _require_budget(self.budget)
         require(
-            isinstance(self.releases, int) and self.releases >= 1,
-            "releases",
-            self.releases,
-            "a whole number from 1",
-            "say how many times a client may take part",
-        )
+            _is_whole(self.releases) and 1 <= self.releases <= _MANY,
+            "releases", self.releases, f"a whole number from 1 to {_MANY}", "say how many times a client may take part",
+        )  # fmt: skip
 
     @property
     def limit(self) -> int | None:
@@ -153,5 +154,31 @@ class FixedHorizon(Schedule):
         return np.minimum(plays / self.releases, 1.0)
 
 
+def parse_schedule(text: str) -> Schedule:
+    """Return the schedule that prints as ``text``; the way back from a ledger's row.
+
+    >>> parse_schedule("Geometric(budget=40.0, decay=0.04)").epsilon(1) == Geometric(40.0, 0.04).epsilon(1)
+    True
+    """
+    kinds = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
+    try:
+        call = ast.parse(text, mode="eval").body
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+            values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            return kinds[call.func.id](**values)
+    except (SyntaxError, ValueError, KeyError, TypeError):
+        pass
+    raise InvalidValueError(
+        f"schedule is {text!r}, but must be one of {', '.join(kinds)}; read it with the code that wrote it"
+    )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _require_budget(budget: Epsilon) -> None:
-    require(math.isfinite(budget) and budget > 0.0, "budget", budget, "a finite number above 0", "give each client one")
+    require(
+        math.isfinite(budget) and budget >= _LEAST, "budget", budget, f"a finite number from {_LEAST:g}",
+        "give each client one",
+    )  # fmt: skip

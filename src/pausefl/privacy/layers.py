@@ -1,0 +1,120 @@
+"""Which tensors may leave the client, in what shape: a tensor without a rule is refused, not passed through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.errors import InvalidValueError, require
+from pausefl.types import FloatArray
+
+Tensor: TypeAlias = npt.NDArray[Any]
+Update: TypeAlias = Mapping[str, Tensor] | Tensor
+BatchNorm: TypeAlias = Literal["keep-local", "noise", "refuse"]
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The tensors an update must have, no more and no fewer, and which of them never leave.
+
+    Names and shapes come from the model, which the server knows, so they tell nothing of the data.
+
+    >>> model = {"fc.weight": np.zeros((2, 3)), "bn.weight": np.ones(2), "bn.running_mean": np.zeros(2)}
+    >>> sorted(Layers.of(model, batch_norm="keep-local").local)
+    ['bn.running_mean', 'bn.weight']
+    >>> Layers.of(model)
+    Traceback (most recent call last):
+    pausefl.errors.InvalidValueError: batch_norm is 'refuse', but the model has 'bn.running_mean'; choose 'keep-local' or 'noise'
+    """  # noqa: E501
+
+    shapes: Mapping[str, tuple[int, ...]]
+    local: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        unknown = sorted(self.local - set(self.shapes))
+        require(not unknown, "local", unknown, "names of tensors of the model", "check the spelling")
+
+    @classmethod
+    def of(cls, model: Mapping[str, Tensor], *, batch_norm: BatchNorm = "refuse") -> Layers:
+        """Take names and shapes from a model, and the rule for its batch norms.
+
+        A batch norm is recognised by its running statistics (PyTorch's names); ``keep-local`` keeps these and the
+        layer's own weight and bias at home, ``noise`` treats them like any other tensor, except its integer counter,
+        which stays.  One that tracks no statistics looks like any other layer and is noised; for other frameworks'
+        names, build ``Layers`` with ``local`` yourself.
+        """
+        policies = ("keep-local", "noise", "refuse")
+        require(batch_norm in policies, "batch_norm", batch_norm, f"one of {policies}", "choose one")
+        statistics = [name for name in model if name.rpartition(".")[2] in _STATISTICS]
+        if statistics and batch_norm == "refuse":
+            raise InvalidValueError(
+                f"batch_norm is 'refuse', but the model has {statistics[0]!r}; choose 'keep-local' or 'noise'"
+            )
+        if batch_norm == "keep-local":
+            prefixes = {name.rpartition(".")[0] for name in statistics}
+            local = {name for name in model if name.rpartition(".")[0] in prefixes}
+        else:
+            local = {name for name in statistics if name.rpartition(".")[2] == "num_batches_tracked"}
+        for name in model:
+            if name not in local:
+                _check(name, model[name])
+        return cls({name: tuple(tensor.shape) for name, tensor in model.items()}, frozenset(local))
+
+    def released(self) -> list[str]:
+        """Return the names of the tensors that leave, in the model's order."""
+        return [name for name in self.shapes if name not in self.local]
+
+
+def pack(update: Update, layers: Layers | None) -> FloatArray:
+    """Return a fresh float64 vector of everything that is to leave, or refuse."""
+    if not isinstance(update, Mapping):
+        require(layers is None, "layers", layers, "left out for a flat array", "pass the update as a mapping by name")
+        _check("update", update)
+        require(update.ndim == 1, "update", update.shape, "flat", "ravel it, or pass a mapping by name")
+        vector = update.astype(np.float64)
+    else:
+        if layers is None:
+            raise InvalidValueError("layers is None, but a mapping needs rules by name; pass layers=Layers.of(model)")
+        stray = [name for name in update if name not in layers.shapes]
+        require(not stray, "update", stray, "of the model's tensors only", "give every tensor a rule in layers")
+        names = layers.released()
+        missing = [name for name in names if name not in update]
+        require(not missing, "update", missing, "complete", "a tensor left out would tell of the data")
+        require(bool(names), "update", "empty", "of one tensor or more", "keep less local")
+        for name in names:
+            _check(name, update[name])
+            shape, wanted = tuple(update[name].shape), layers.shapes[name]
+            require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "send the model's own tensors")
+        vector = np.concatenate([update[name].ravel() for name in names], dtype=np.float64)
+    if not np.isfinite(vector).all():
+        raise InvalidValueError("update holds NaN or infinity, but must be finite; check the training, release nothing")
+    return vector
+
+
+def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[str, Tensor] | Tensor:
+    """Return the vector in the form and precision of the update it came from, without what stays local."""
+    if not isinstance(update, Mapping) or layers is None:
+        return vector.astype(np.asarray(update).dtype, copy=False)
+    parts, start = {}, 0
+    for name in layers.released():
+        tensor = update[name]
+        parts[name] = vector[start : start + tensor.size].reshape(tensor.shape).astype(tensor.dtype, copy=False)
+        start += tensor.size
+    return parts
+
+
+def _check(name: str, tensor: object) -> None:
+    plain = isinstance(tensor, np.ndarray) and not isinstance(tensor, np.ma.MaskedArray)
+    if not isinstance(tensor, np.ndarray) or not plain:
+        raise InvalidValueError(
+            f"{name} is a {type(tensor).__name__}, but must be a plain numpy array; convert it first"
+        )
+    fine = tensor.dtype == np.float32 or tensor.dtype == np.float64
+    require(fine, f"type of {name!r}", str(tensor.dtype), "float32 or float64", "keep other tensors local")
+    require(tensor.size > 0, f"size of {name!r}", tensor.size, "1 or more", "leave empty tensors out of the model")

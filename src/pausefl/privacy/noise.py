@@ -1,0 +1,188 @@
+"""Where noise comes from: ``simulated`` (seeded, fast, not private) or ``secure`` (operating system, float-safe)."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from pausefl.errors import InvalidValueError, MissingExtraError
+from pausefl.types import Epsilon, FloatArray
+
+_BLOCK = 1 << 15
+_FINE = 40
+"""Secure noise lives on a grid of 2^-40 of its scale."""
+
+
+class Noise(ABC):
+    """A source of noise; the mechanisms ask it for what they need and never touch a generator themselves.
+
+    ``laplace`` and ``gaussian`` add to the vector in place and calibrate to the sensitivity they are given, because a
+    source that rounds to a grid has to count its own rounding in.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    private: ClassVar[bool]
+    note: ClassVar[str]
+
+    @abstractmethod
+    def laplace(self, vector: FloatArray, sensitivity: float, epsilon: Epsilon, *, coordinates: int) -> None:
+        """Add Laplace(sensitivity / epsilon) to every coordinate; two inputs may differ in ``coordinates`` of them."""
+
+    @abstractmethod
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
+        """Add Normal(0, (multiplier x sensitivity)^2) to every coordinate."""
+
+    @abstractmethod
+    def uniform(self, size: int) -> FloatArray:
+        """Return numbers strictly between 0 and 1."""
+
+    @abstractmethod
+    def normal(self, size: int) -> FloatArray:
+        """Return standard normal numbers."""
+
+    @abstractmethod
+    def settle(self, vector: FloatArray, scale: float) -> None:
+        """Round in place to a grid that depends on ``scale`` alone, if this source promises one."""
+
+
+class SimulatedNoise(Noise):
+    """Seeded numpy noise, for simulations: who knows the seed takes it off again, and its low bits betray the input.
+
+    >>> vector = np.zeros(3)
+    >>> SimulatedNoise(np.random.default_rng(7)).laplace(vector, 1.0, 1.0, coordinates=3)
+    >>> vector.round(3).tolist()
+    [0.288, 1.582, 0.802]
+    """
+
+    __slots__ = ("_generator",)
+    name = "simulated"
+    private = False
+    note = "not private (simulated noise)"
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def laplace(self, vector: FloatArray, sensitivity: float, epsilon: Epsilon, *, coordinates: int) -> None:
+        """Add Laplace noise."""
+        scale = sensitivity / epsilon
+        # Blocks stay in the cache: numpy's generator cannot add in place, and a second array would cost more than it.
+        for start in range(0, vector.size, _BLOCK):
+            part = vector[start : start + _BLOCK]
+            part += self._generator.laplace(0.0, scale, part.size)
+
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
+        """Add Gaussian noise."""
+        sigma = multiplier * sensitivity
+        for start in range(0, vector.size, _BLOCK):
+            part = vector[start : start + _BLOCK]
+            part += self._generator.normal(0.0, sigma, part.size)
+
+    def uniform(self, size: int) -> FloatArray:
+        """Return numbers strictly between 0 and 1."""
+        return np.maximum(self._generator.random(size), 2.0**-54)
+
+    def normal(self, size: int) -> FloatArray:
+        """Return standard normal numbers."""
+        return self._generator.standard_normal(size)
+
+    def settle(self, vector: FloatArray, scale: float) -> None:
+        """Leave the vector as it is."""
+
+
+class SecureNoise(Noise):
+    """Noise for real data, from the operating system's randomness.
+
+    Claimed: ``laplace`` and ``gaussian`` are OpenDP's exact discrete samplers on inputs rounded to a grid; its own
+    privacy map, rounding included, is checked at every call, and a map above the claim is refused.  The Gaussian's
+    (epsilon, delta) is that of the continuous one: on a grid of 2^-40 of sigma the two differ by less than e^-(10^24).
+    ``uniform`` and ``normal``, used by PrivUnit, are ordinary floats of 52 random bits whose results ``settle`` rounds
+    to a grid of 2^-20 of their scale, which hides the low bits; no proof covers that last step.
+
+    Not claimed: constant time.  How long a call takes depends on the noise drawn.
+
+    >>> vector = np.zeros(3)
+    >>> SecureNoise().settle(vector, 1.0)
+    >>> bool((SecureNoise().uniform(100) < 1.0).all())
+    True
+    """
+
+    __slots__ = ()
+    name = "secure"
+    private = True
+    note = "noise from the operating system"
+
+    def laplace(self, vector: FloatArray, sensitivity: float, epsilon: Epsilon, *, coordinates: int) -> None:
+        """Add OpenDP's discrete Laplace noise."""
+        grid = _grid(sensitivity / epsilon)
+        scale = (sensitivity + coordinates * 2.0**grid) / epsilon * (1.0 + 2.0**-_FINE)
+        _check(_laplace(coordinates, scale, grid).map(sensitivity), epsilon)
+        vector[:] = _laplace(vector.size, scale, grid)(vector)
+
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
+        """Add OpenDP's discrete Gaussian noise."""
+        grid = _grid(sensitivity * multiplier)
+        sigma = (sensitivity + math.sqrt(vector.size) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
+        measurement = _gaussian(vector.size, sigma, grid)
+        _check(measurement.map(sensitivity), 0.5 / multiplier**2)
+        vector[:] = measurement(vector)
+
+    def uniform(self, size: int) -> FloatArray:
+        """Return numbers strictly between 0 and 1."""
+        words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
+        # The half keeps 0 out, and 52 bits leave it room: with 53 the largest would round to 1.
+        return (words.astype(np.float64) + 0.5) * 2.0**-52
+
+    def normal(self, size: int) -> FloatArray:
+        """Return standard normal numbers."""
+        normal: FloatArray = ndtri(self.uniform(size))
+        return normal
+
+    def settle(self, vector: FloatArray, scale: float) -> None:
+        """Round in place to a grid of 2^-20 of the scale."""
+        step = 2.0 ** (math.frexp(scale)[1] - 21)
+        vector /= step
+        np.rint(vector, out=vector)
+        vector *= step
+
+
+def _grid(scale: float) -> int:
+    return math.frexp(scale)[1] - 1 - _FINE
+
+
+def _check(loss: float, claim: float) -> None:
+    if not loss <= claim:
+        raise InvalidValueError(f"privacy loss is {loss!r}, but the claim is {claim!r}; release nothing, report this")
+
+
+@lru_cache(maxsize=64)
+def _laplace(size: int, scale: float, grid: int) -> Any:
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+    return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=grid)
+
+
+@lru_cache(maxsize=64)
+def _gaussian(size: int, sigma: float, grid: int) -> Any:
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=sigma, k=grid)
+
+
+@lru_cache(maxsize=1)
+def _opendp() -> Any:
+    # It takes seconds to load, and only those who release real data need it.
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise MissingExtraError(
+            "secure noise needs opendp, which is not installed; pip install 'pausefl[private]'"
+        ) from None
+    dp.enable_features("contrib")
+    return dp

@@ -1,0 +1,80 @@
+"""The commands an auditor types: readable, readable by a program, and one line when refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from pausefl.privacy import FixedHorizon, Geometric, Laplace, SqliteLedger
+
+
+def run(*arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "pausefl", *map(str, arguments)], capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if code < 2 else done.stderr
+
+
+@pytest.fixture
+def path(tmp_path):
+    ledger = SqliteLedger(tmp_path / "ledger.db", clock=lambda: 12.5)
+    mechanism = repr(Laplace(unit="coordinate", width=0.003))
+    for i in range(50):
+        ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), unit="coordinate", mechanism=mechanism)
+    ledger.reserve("b", "run/1", FixedHorizon(8.0, 4))
+    return ledger.path
+
+
+def test_show(path):
+    a, b = json.loads(run("ledger", "show", path, "--dimension", 25818, "--json"))
+    assert a["releases"] == 50 and a["spent"] == pytest.approx(34.587, abs=1e-3)
+    assert a["left"] == pytest.approx(40.0 - a["spent"]) and a["tight"] == pytest.approx(28.52, abs=5e-3)
+    assert float(a["whole_update"]) == pytest.approx(25818 * a["spent"], rel=1e-4)
+    # 99 % of a geometric budget is gone after log(100) / 0.04 = 115.1 releases.
+    assert a["releases_left"] is None and a["releases_until_99_percent"] == 116 - 50
+    assert b["releases_left"] == 3 and b["left"] == pytest.approx(6.0) and b["tight"] is None
+    text = run("ledger", "show", path)
+    assert "spent 34.5866 of 40" in text and "no end; 66 until 99 %" in text and "exhaustion: 3" in text
+
+
+def test_export(path):
+    rows = json.loads(run("ledger", "export", path))
+    table = list(csv.DictReader(io.StringIO(run("ledger", "export", path, "--format", "csv"))))
+    assert len(rows) == len(table) == 51
+    assert [row["play"] for row in rows[:50]] == [int(row["play"]) for row in table[:50]] == list(range(1, 51))
+    assert rows[0]["time"] == 12.5 and rows[0]["unit"] == table[0]["unit"] == "coordinate"
+    assert float(table[7]["epsilon"]) == rows[7]["epsilon"]
+    assert "format" in run("ledger", "export", path, "--format", "xml", code=2)
+
+
+def test_verify(path):
+    head = json.loads(run("ledger", "verify", path, "--json"))
+    assert head["rows"] == 51
+    assert head["hash"] in run("ledger", "verify", path, "--head", head["hash"])
+    assert "older copy" in run("ledger", "verify", path, "--head", "f" * 64, code=2)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TRIGGER no_update; UPDATE charges SET epsilon = 0.001 WHERE seq = 20")
+    error = run("ledger", "verify", path, code=2)
+    assert "row 20" in error and error.count("\n") == 1
+    assert "no such file" in run("ledger", "verify", path.parent / "none.db", code=2)
+    assert not (path.parent / "none.db").exists()
+
+
+def test_audit():
+    secure, simulated = json.loads(
+        run("audit", "laplace-coordinate", "--epsilon", 1.5, "--runs", 2000, "--confidence", 0.999999, "--json")
+    )
+    assert secure["private"] and not simulated["private"]
+    assert all(one["lower"] > 0.0 and one["claimed"] == 1.5 for one in (secure, simulated))
+    text = run("audit", "privunit", "--epsilon", 4, "--runs", 1000, "--source", "simulated")
+    assert "not private" in text and "holds" in text
+    assert "epsilon" in run("audit", "privunit", "--epsilon", "nan", "--source", "simulated", code=2)
