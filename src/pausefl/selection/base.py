@@ -43,6 +43,7 @@ class Objective:
     clusters: IntArray | None = None
     collision: float = 0.0
     phi: SetFunction | None = None
+    penalty: float = field(init=False)  # the collision penalty as far as it matters for who is best
 
     def __post_init__(self) -> None:
         ucb, score = np.asarray(self.ucb, dtype=np.float64), np.asarray(self.score, dtype=np.float64)
@@ -77,6 +78,7 @@ class Objective:
         )
         if self.clusters is not None:
             object.__setattr__(self, "clusters", _dense_labels(self.clusters, len(ucb)))
+        object.__setattr__(self, "penalty", self._penalty(low) if self.clustered else 0.0)
 
     @property
     def separable(self) -> bool:
@@ -87,17 +89,6 @@ class Objective:
     def clustered(self) -> bool:
         """Whether the cluster penalty plays a part."""
         return self.clusters is not None and self.collision > 0.0
-
-    @property
-    def penalty(self) -> float:
-        """The collision penalty as far as it matters for who is best.
-
-        Beyond the largest difference that speed and scores can make, only the number of collisions counts; a larger
-        penalty would drown the scores in rounding.
-        """
-        finite = self.ucb[np.isfinite(self.ucb)]
-        speed = float(np.ptp(finite)) if len(finite) else 0.0
-        return min(self.collision, 2.0 * (speed + self.m * float(np.ptp(self.score))) + 1.0)
 
     def rest(self, members: IntArray) -> float:
         """Return everything but the minimum ucb, correctly rounded."""
@@ -112,6 +103,17 @@ class Objective:
                 )
             parts.append(extra)
         return math.fsum(parts)
+
+    def _penalty(self, slowest: float) -> float:
+        # Beyond the largest difference that speed and scores can make, only the number of collisions counts; a larger
+        # penalty would drown the scores in rounding.
+        fastest = float(self.ucb.max())
+        if math.isinf(fastest):
+            fastest = (
+                float(self.ucb.max(initial=slowest, where=np.isfinite(self.ucb))) if slowest < math.inf else slowest
+            )
+        speed = fastest - slowest if fastest > slowest else 0.0
+        return min(self.collision, 2.0 * (speed + self.m * float(np.ptp(self.score))) + 1.0)
 
     def solution(self, members: IntArray, weights: FloatArray | None = None) -> Solution:
         """Return these members as a solution, with its value worked out."""
