@@ -9,7 +9,7 @@ import numpy as np
 from pausefl.rng import stream
 from pausefl.selection import Candidates, Policy, Solution
 from pausefl.selector import Selector
-from pausefl.sim.network import two_groups
+from pausefl.sim.latency import two_groups
 
 
 class Thrifty(Policy):

@@ -8,7 +8,7 @@ from pausefl.regret import genie, largest_gap, regret_bound, round_regret
 from pausefl.selection import Fastest, solve_brute
 from pausefl.selector import Selector
 from pausefl.sim.bandit import play
-from pausefl.sim.network import two_groups
+from pausefl.sim.latency import two_groups
 
 
 def test_the_genie_is_the_best_who_knows_the_means() -> None:

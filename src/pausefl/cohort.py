@@ -115,6 +115,12 @@ class Cohort:
         # PAUSE, eq. (ma update rule): the new mean is a step of 1/T towards the new value.
         self.rate[rows] += (rate - self.rate[rows]) / self.picks[rows]
 
+    def restore(self, columns: Mapping[str, np.ndarray], fastest_seen: Seconds) -> None:
+        """Take over the columns of an earlier cohort with the same clients."""
+        for name in ("sizes", "picks", "rate", "present"):
+            setattr(self, name, columns[name])
+        self.fastest_seen, self._total = fastest_seen, None
+
     def _append(self, ids: Sequence[ClientId], sizes: FloatArray) -> None:
         start, count = len(self.ids), len(ids)
         stop = start + count

@@ -54,6 +54,14 @@ class LedgerError(PauseError, OSError):
     """A ledger that is locked, read-only, full, damaged or tampered with; nothing was charged."""
 
 
+class ConfigError(PauseError, ValueError):
+    """A configuration file or override that cannot be used; the message names the key and the nearest known one."""
+
+
+class WorkerError(PauseError, RuntimeError):
+    """A training process failed or died; the run can be resumed from its last checkpoint."""
+
+
 class MissingExtraError(PauseError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it."""
 

@@ -204,6 +204,10 @@ class Selector:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to continue, atomically and durably."""
+        write_state(path, _KIND, *self.state())
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return everything needed to continue: a header ready for JSON, and arrays."""
         cohort = self._cohort
         header = {
             "reward": {name: _plain(getattr(self._reward, name)) for name in _WEIGHTS},
@@ -226,7 +230,7 @@ class Selector:
             if chosen.weights is not None:
                 arrays["pending_weights"] = np.array([chosen.weights[i] for i in chosen.members])
         arrays |= {f"policy.{name}": value for name, value in self._policy.state().items()}
-        write_state(path, _KIND, header, arrays)
+        return header, arrays
 
     @classmethod
     def load(
@@ -260,14 +264,22 @@ class Selector:
             phi=phi,
             seed=header["seed"],
         )
-        for name in _COLUMNS:
-            setattr(self._cohort, name, arrays[name])
-        self._cohort.fastest_seen = math.inf if header["fastest_seen"] is None else header["fastest_seen"]
+        self.restore(header, arrays)
+        return self
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Continue from what ``state`` returned, in a selector made with the same arguments."""
+        count = len(arrays["sizes"])
+        require(len(self._cohort) == count, "clients", len(self._cohort), f"{count} as in the state", "pass the same")
+        self._cohort.restore(
+            {name: np.array(arrays[name]) for name in _COLUMNS},
+            math.inf if header["fastest_seen"] is None else header["fastest_seen"],
+        )
         self._rounds = header["rounds"]
         self._policy.restore({n.removeprefix("policy."): v for n, v in arrays.items() if n.startswith("policy.")})
+        self._pending = None
         if "pending" in arrays:
             self._reopen(arrays["pending"], arrays.get("pending_weights"))
-        return self
 
     def problem(self) -> Problem:
         """Return the round that is to be decided next, for whoever wants to look behind the choice."""

@@ -9,7 +9,7 @@ from pausefl.privacy import Geometric
 from pausefl.rng import stream
 from pausefl.selection import Objective, Solution, solve_exact
 from pausefl.selector import Selector
-from pausefl.sim.network import two_groups
+from pausefl.sim.latency import two_groups
 
 States = list[tuple[Objective, Solution]]
 

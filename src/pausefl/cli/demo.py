@@ -53,7 +53,7 @@ def _play(name: str, rounds: int, seed: int) -> _Outcome:
     from pausefl.rng import stream
     from pausefl.selection import Fastest
     from pausefl.selector import Selector
-    from pausefl.sim.network import two_groups
+    from pausefl.sim.latency import two_groups
 
     network = two_groups(_CLIENTS, _TAU_MIN)
     selector = Selector(

@@ -73,7 +73,7 @@ def _measure(
     from pausefl.selection import Fastest
     from pausefl.selector import Selector
     from pausefl.sim.bandit import play
-    from pausefl.sim.network import two_groups
+    from pausefl.sim.latency import two_groups
 
     network = two_groups(clients, _TAU_MIN)
     lost = np.zeros((2, seeds, rounds))

@@ -9,7 +9,7 @@ from pausefl.errors import require
 from pausefl.regret import round_regret
 from pausefl.rng import stream
 from pausefl.selector import Selector
-from pausefl.sim.network import LatencyModel
+from pausefl.sim.latency import LatencyModel
 from pausefl.types import IntArray, Seconds
 
 

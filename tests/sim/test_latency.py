@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pausefl.errors import InvalidValueError
-from pausefl.sim.network import FlooredNormal, two_groups
+from pausefl.sim.latency import FlooredNormal, two_groups
 
 
 def test_expectations_match_sampling() -> None:

@@ -1,0 +1,108 @@
+"""One client's local training for any network: parameters, gradients and optimiser state as flat views."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pausefl.learn.training import ClientData, LocalPlan
+from pausefl.rng import stream
+from pausefl.types import IntArray
+
+EVALUATION_BATCH = 100
+"""Larger batches fall out of the cache and take twice as long on a CPU."""
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def flat_parameters(net: nn.Module) -> torch.Tensor:
+    """Return a network's parameters as one vector, in the order that the trainer uses."""
+    parts = [p.detach().permute(0, 2, 3, 1) if p.dim() == 4 else p.detach() for p in net.parameters()]
+    return torch.cat([part.flatten() for part in parts])
+
+
+def _as(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """View flat numbers as a parameter; convolutions lie channels-last, the layout in which they are fastest."""
+    if parameter.dim() != 4:
+        return flat.view(parameter.shape)
+    outside, inside, height, width = parameter.shape
+    return flat.view(outside, height, width, inside).permute(0, 3, 1, 2)
+
+
+class ClientTrainer:
+    """Trains one client after the other on the same network object.
+
+    What is shared with the server are the trainable parameters.  Batch-norm statistics are private data: they never
+    leave, and the server scores a model with the statistics of its own test batches.
+    """
+
+    def __init__(self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int) -> None:
+        self._data, self._plan, self._seed = data, plan, seed
+        self._device = data.train_images.device
+        self._net = net.to(self._device)
+        parameters = list(net.parameters())
+        self.dimension = sum(p.numel() for p in parameters)
+        self._flat = torch.empty(self.dimension, device=self._device)
+        self._grad = torch.zeros(self.dimension, device=self._device)
+        start = 0
+        for parameter in parameters:
+            part = slice(start, start + parameter.numel())
+            _as(self._flat[part], parameter).copy_(parameter.detach())
+            parameter.data = _as(self._flat[part], parameter)
+            parameter.grad = _as(self._grad[part], parameter)
+            start += parameter.numel()
+        self._norms = [module for module in net.modules() if isinstance(module, _BATCH_NORMS)]
+
+    def parameters(self) -> torch.Tensor:
+        """Return the parameters as they stand, flat."""
+        return self._flat.clone()
+
+    def train(
+        self, model: torch.Tensor, client: int, number: int, slots: list[torch.Tensor], steps: torch.Tensor
+    ) -> torch.Tensor:
+        """Return what local training adds to the model; the client's memory is changed in place."""
+        part = self._data.parts[client]
+        batches = self._plan.batches(len(part), self._seed, number, client)
+        torch.manual_seed(int(stream(self._seed, "dropout", number, client).integers(2**62)))
+        self._net.train()
+        self._flat.copy_(model)
+        flat, grad = self._flat.unsqueeze(0), self._grad.unsqueeze(0)
+        for batch in batches:
+            chosen = torch.from_numpy(part[batch[batch >= 0]]).to(self._device)
+            if len(chosen) == 1 and self._norms:
+                continue  # batch norm has no statistics of a single example
+            self._grad.zero_()
+            outputs = self._net(self._data.train_images[chosen])
+            functional.cross_entropy(outputs, self._data.train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
+            steps += 1
+            self._plan.optimizer.step(flat, grad, [slot.unsqueeze(0) for slot in slots], steps)
+        return self._flat - model
+
+    def outputs(self, model: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+        """Return a model's outputs, with batch norms using the statistics of the batch."""
+        self._net.eval()
+        for norm in self._norms:
+            norm.train()
+        self._flat.copy_(model)
+        with torch.inference_mode():
+            result: torch.Tensor = self._net(images)
+        return result
+
+    def score(self, model: torch.Tensor, chunk: int) -> tuple[int, float]:
+        """Return correct answers and summed loss on one chunk of the test set."""
+        part = slice(chunk * EVALUATION_BATCH, (chunk + 1) * EVALUATION_BATCH)
+        outputs, labels = self.outputs(model, self._data.test_images[part]), self._data.test_labels[part]
+        loss = functional.cross_entropy(outputs, labels, reduction="sum")
+        return int((outputs.argmax(1) == labels).sum()), float(loss)
+
+    def right(self, model: torch.Tensor, client: int) -> float:
+        """Return a model's accuracy (percent) on one client's data."""
+        hits, part = 0, self._data.parts[client]
+        for rows in np.array_split(part, max(1, len(part) // EVALUATION_BATCH)):
+            index: IntArray = rows
+            chosen = torch.from_numpy(index).to(self._device)
+            outputs = self.outputs(model, self._data.train_images[chosen])
+            hits += int((outputs.argmax(1) == self._data.train_labels[chosen]).sum())
+        return 100.0 * hits / len(part)

@@ -1,0 +1,80 @@
+"""The learner for any network: picked clients one by one, spread over worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pausefl.learn.client import EVALUATION_BATCH, flat_parameters
+from pausefl.learn.training import ClientData, LocalPlan, Memory
+from pausefl.learn.workers import Desk, Workers
+from pausefl.sim.learner import Scores, Vector
+from pausefl.types import IntArray
+
+
+class ModuleLearner:
+    """Trains any ``torch.nn.Module``; images in channels-last layout, one thread per process."""
+
+    def __init__(self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, most: int, jobs: int = 1) -> None:
+        self._data, self._plan, self._initial = data, plan, net
+        dimension = sum(p.numel() for p in net.parameters())
+        device = data.train_images.device
+        shared = jobs > 1
+        self._memory = Memory(len(data.parts), dimension, plan, device, shared)
+        self._model = torch.zeros(dimension, device=device)
+        self._updates = torch.zeros(most, dimension, device=device)
+        if shared:
+            for tensor in (
+                self._model,
+                self._updates,
+                data.train_images,
+                data.train_labels,
+                data.test_images,
+                data.test_labels,
+            ):
+                tensor.share_memory_()  # type: ignore[no-untyped-call]
+        self._start: Vector = flat_parameters(net).cpu().numpy()
+        self._workers = Workers(jobs, partial(Desk, net, data, plan, seed, self._memory, self._model, self._updates))
+
+    def initial(self) -> Vector:
+        """Return the network's fresh parameters."""
+        return self._start.copy()
+
+    def train(self, model: Vector, members: IntArray, number: int) -> Vector:
+        """Return one row per member: what local training added."""
+        self._model.copy_(torch.from_numpy(model))
+        # The longest first: the processes end at about the same time.
+        order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
+        self._workers.run([("train", place, int(members[place]), number) for place in order.tolist()])
+        updates: Vector = self._updates[: len(members)].cpu().numpy().copy()
+        return updates
+
+    def evaluate(self, model: Vector) -> Scores:
+        """Score a model on the test set."""
+        self._model.copy_(torch.from_numpy(model))
+        count = len(self._data.test_labels)
+        parts = self._workers.run([("score", chunk, 0, 0) for chunk in range(-(-count // EVALUATION_BATCH))])
+        return Scores(100.0 * sum(hits for hits, _ in parts) / count, sum(loss for _, loss in parts) / count)
+
+    def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
+        """Return a model's accuracy (percent) on each client's own data."""
+        self._model.copy_(torch.from_numpy(model))
+        return np.array(self._workers.run([("right", 0, client, 0) for client in range(len(self._data.parts))]))
+
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the clients' optimiser states."""
+        return self._memory.state()
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over the clients' optimiser states."""
+        self._memory.restore(state)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._workers.close()

@@ -1,0 +1,111 @@
+"""Worker processes with one torch thread each; tensors are shared, so that only numbers travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch import multiprocessing as tmp
+from torch import nn
+
+from pausefl.errors import WorkerError
+from pausefl.learn.client import ClientTrainer
+from pausefl.learn.training import ClientData, LocalPlan, Memory
+
+Job = tuple[str, int, int, int]
+"""What to do ("train", "score", "right"), with which slot or chunk, which client, in which round."""
+
+
+class Desk:
+    """What a worker has in front of it: its trainer, and the tensors it shares with the others."""
+
+    def __init__(
+        self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, memory: Memory, model: torch.Tensor,
+        updates: torch.Tensor,
+    ) -> None:  # fmt: skip
+        self._trainer = ClientTrainer(net, data, plan, seed)
+        self._plan, self._memory, self._model, self._updates = plan, memory, model, updates
+
+    def do(self, job: Job) -> Any:
+        """Carry out one job; training results go into the shared updates."""
+        kind, place, client, number = job
+        if kind == "score":
+            return self._trainer.score(self._model, place)
+        if kind == "right":
+            return self._trainer.right(self._model, client)
+        if self._memory.slots:
+            slots, steps = [slot[client] for slot in self._memory.slots], self._memory.steps[client : client + 1]
+        else:
+            slots = [torch.zeros_like(self._model) for _ in range(self._plan.optimizer.slots)]
+            steps = torch.zeros(1, device=self._model.device)
+        self._updates[place] = self._trainer.train(self._model, client, number, slots, steps)
+        return None
+
+
+class Workers:
+    """A fixed number of processes that take jobs from a list, longest first; with one, the caller does the work."""
+
+    def __init__(self, count: int, desk: Callable[[], Desk]) -> None:
+        self._desk = desk() if count == 1 else None
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        context = tmp.get_context("spawn")
+        for _ in range(count if count > 1 else 0):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, desk), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def run(self, jobs: list[Job]) -> list[Any]:
+        """Return the answers in the order of the jobs."""
+        if self._desk is not None:
+            return [self._desk.do(job) for job in jobs]
+        answers: list[Any] = [None] * len(jobs)
+        waiting = list(enumerate(jobs))[::-1]
+        busy: dict[Connection, int] = {}
+        idle = list(self._pipes)
+        while waiting or busy:
+            while waiting and idle:
+                number, job = waiting.pop()
+                pipe = idle.pop()
+                pipe.send(job)
+                busy[pipe] = number
+            for ready in wait(list(busy)):
+                pipe = next(p for p in busy if p is ready)
+                try:
+                    failed, answer = pipe.recv()
+                except EOFError:
+                    raise WorkerError("a training process died (out of memory?); run again with fewer --jobs") from None
+                if failed:
+                    raise WorkerError(f"a training process failed: {answer}")
+                answers[busy.pop(pipe)] = answer
+                idle.append(pipe)
+        return answers
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(timeout=5)
+            if process.is_alive():
+                process.kill()
+        self._pipes, self._processes = [], []
+
+
+def _serve(pipe: Connection, desk: Callable[[], Desk]) -> None:
+    torch.set_num_threads(1)
+    place = desk()
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            pipe.send((False, place.do(job)))
+        except Exception as error:  # the parent reports it in one line
+            pipe.send((True, f"{type(error).__name__}: {error}"))
