@@ -68,14 +68,24 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {"linear": linear, "mlp":
 def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
     """Return a fresh network; ``package.module:factory`` names one of your own, called with (shape, classes)."""
     factory = MODELS.get(name) or _imported(name)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
             net = factory(shape, classes)
-        except RuntimeError as error:
-            raise InvalidValueError(f"model {name!r} does not fit images of shape {shape}: {error}") from error
-    if not isinstance(net, nn.Module):
-        raise InvalidValueError(f"model {name!r} made a {type(net).__name__}, but must make a torch.nn.Module; mend it")
+            with torch.no_grad():
+                given = tuple(net(torch.zeros(2, *shape)).shape)
+        except Exception as error:  # whatever a factory of somebody's own may raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidValueError(
+                f"model {name!r} does not work on images of shape {shape} ({reason}); choose another"
+            ) from error
+        torch.manual_seed(seed)
+        net = factory(shape, classes)  # anew: the trial may have moved running statistics
+    if not isinstance(net, nn.Module) or given != (2, classes):
+        raise InvalidValueError(
+            f"model {name!r} gives outputs of shape {given} for 2 images, but must be a torch.nn.Module that gives "
+            f"(2, {classes}); one number per label"
+        )
     return net
 
 

@@ -48,6 +48,7 @@ class Workers:
     """A fixed number of processes that take jobs from a list, longest first; with one, the caller does the work."""
 
     def __init__(self, count: int, desk: Callable[[], Desk]) -> None:
+        torch.set_num_threads(1)  # as in the processes: the number of threads can change the last bits
         self._desk = desk() if count == 1 else None
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []

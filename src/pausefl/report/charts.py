@@ -15,6 +15,17 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 """Okabe and Ito's palette: told apart by colour-blind readers, and by grey level on paper."""
 
 
+POLICY_COLOURS = {
+    "pause": "#0072B2",
+    "sa-pause": "#56B4E9",
+    "random": "#E69F00",
+    "all": "#D55E00",
+    "all (no privacy)": "#000000",
+    "fastest": "#CC79A7",
+    "clustered": "#009E73",
+}
+
+
 def regret_chart(records: Sequence[Mapping[str, float | str]], title: str) -> altair.HConcatChart:
     """Draw cumulative regret against log n: the mean with its range over seeds, and beside it the bound."""
     alt = _altair()
@@ -43,6 +54,64 @@ def regret_chart(records: Sequence[Mapping[str, float | str]], title: str) -> al
     right = against.properties(title="measured and bound of Theorem 1", width=300, height=300)
     chart: altair.HConcatChart = alt.hconcat(left, right).properties(title=title)
     return chart
+
+
+TITLES = {
+    "seconds": "time, seconds of the virtual clock",
+    "round": "round",
+    "accuracy": "test accuracy, %",
+    "leakage": "largest epsilon spent by any client",
+}
+
+
+def curve_chart(records: Sequence[Mapping[str, Any]], x: str, y: str, names: Sequence[str]) -> altair.LayerChart:
+    """Draw one line per policy with a band over its seeds; a click on the legend hides or shows a line."""
+    alt = _altair()
+    shown = alt.selection_point(fields=["run"], bind="legend", toggle="true")
+    base = alt.Chart(alt.Data(values=[dict(r) for r in records])).encode(
+        x=alt.X(f"{x}:Q", title=TITLES[x]),
+        color=_colour(alt, names),
+        opacity=alt.condition(shown, alt.value(1.0), alt.value(0.0)),
+    )
+    band = base.mark_area().encode(
+        y=alt.Y("low:Q", title=TITLES[y]), y2="high:Q", opacity=alt.condition(shown, alt.value(0.15), alt.value(0.0))
+    )
+    line = base.mark_line(strokeWidth=2).encode(
+        y=alt.Y("mean:Q", title=TITLES[y]),
+        strokeDash=alt.StrokeDash("run:N", scale=alt.Scale(domain=list(names)), legend=None),
+        tooltip=["run:N", f"{x}:Q", alt.Tooltip("mean:Q", format=".2f")],
+    )
+    chart: altair.LayerChart = alt.layer(band, line).add_params(shown).properties(width=430, height=280)
+    return chart
+
+
+def picks_chart(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> altair.FacetChart:
+    """Draw how often each client took part, a row per policy; clients are numbered from fast to slow."""
+    alt = _altair()
+    bars = (
+        alt.Chart()
+        .mark_bar()
+        .encode(
+            x=alt.X("client:O", title="client", axis=alt.Axis(labels=False, ticks=False)),
+            y=alt.Y("picks:Q", title=None),
+            color=_colour(alt, names, legend=False),
+            tooltip=["run:N", "client:O", alt.Tooltip("picks:Q", format=".1f")],
+        )
+    )
+    data = alt.Data(values=[dict(r) for r in records])
+    chart: altair.FacetChart = bars.properties(width=430, height=60).facet(
+        row=alt.Row("run:N", sort=list(names), title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+        data=data,
+    )
+    return chart
+
+
+def _colour(alt: Any, names: Sequence[str], legend: bool = True) -> Any:
+    """The same colour for a policy everywhere, whichever others stand beside it."""
+    palette = [POLICY_COLOURS.get(name, COLOURS[i % len(COLOURS)]) for i, name in enumerate(names)]
+    scale = alt.Scale(domain=list(names), range=palette)
+    shown = alt.Legend(orient="bottom", columns=4, symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
+    return alt.Color("run:N", scale=scale, title=None, legend=shown if legend else None)
 
 
 def save_chart(chart: altair.HConcatChart, path: Path) -> None:

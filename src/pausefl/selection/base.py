@@ -207,6 +207,11 @@ class Policy(ABC):
     def pick(self, candidates: Candidates) -> Solution:
         """Return the choice for this round."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether it wants to see the members' model updates."""
+        return type(self).learn is not Policy.learn
+
     def settings(self) -> str:
         """Describe the parameters, so that a saved state is not continued with others."""
         return repr(self) if is_dataclass(self) else self.name

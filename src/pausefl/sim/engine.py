@@ -21,7 +21,7 @@ from pausefl.selector import Selector
 from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Vector
 from pausefl.sim.network import Network, Outcome
-from pausefl.types import FloatArray, IntArray
+from pausefl.types import ClientId, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Simulation:
             chosen = self._selector.select(None if self._online.all() else self._online, allow_fewer=True)
             rows = self._selector.cohort.rows(chosen.members)
             outcome = self._network.play(rows, number)
-            if self._learner is not None:
-                self._learn(chosen, rows, outcome, number)
+            released = self._learn(chosen, rows, outcome, number)
             latency = outcome.latency.tolist()
             self._selector.observe(
-                {k: None if np.isnan(t) else t for k, t in zip(chosen.members, latency, strict=True)}
+                {k: None if np.isnan(t) else t for k, t in zip(chosen.members, latency, strict=True)},
+                updates=released if self._selector.policy.learns else None,
             )
             self._clock.advance(outcome.seconds)
             record |= _choice(chosen, outcome)
@@ -126,11 +126,12 @@ class Simulation:
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
         self._number, self._clock = int(header["number"]), VirtualClock(float(header["clock"]))
 
-    def _learn(self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int) -> None:
+    def _learn(self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int) -> dict[ClientId, Any]:
+        """Train, noise and aggregate; return what the server received, by client."""
         learner = self._learner
         places = np.flatnonzero(outcome.arrived)
         if learner is None or not len(places):
-            return
+            return {}
         members = rows[places]
         updates = learner.train(self.model, members, number)
         sent = np.ones(len(members), dtype=np.bool_)
@@ -145,6 +146,7 @@ class Simulation:
         if sent.any():
             weights = _weights(chosen, self._selector.cohort.sizes[members], places)[sent]
             self.model = self.model + (weights / weights.sum()).astype(np.float32) @ updates[sent]
+        return {chosen.members[place]: update for place, update, ok in zip(places, updates, sent, strict=True) if ok}
 
     def _leakage(self) -> dict[str, float | None]:
         picks = self._selector.cohort.picks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, require
+from pausefl.errors import InvalidValueError, MissingExtraError, require
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, PowerLaw, PrivUnit, Schedule
 from pausefl.rng import stream
 from pausefl.selection import Annealer, Fastest, Policy, SaPause, policy_by_name
@@ -53,7 +53,10 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
 
 
 def _learner(config: Config, data_dir: Path | None, jobs: int) -> tuple[Learner, IntArray]:
-    from pausefl.learn.build import build_learner
+    try:
+        from pausefl.learn.build import build_learner
+    except ImportError:
+        raise MissingExtraError("training needs the 'learn' extra; run: pip install 'pausefl[learn]'") from None
 
     learning, data = config.learning, config.data
     most = config.network.clients if config.selection.policy == "all" else config.selection.per_round

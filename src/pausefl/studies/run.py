@@ -42,8 +42,8 @@ def run(
             while simulation.number < config.run.rounds:
                 record = simulation.step(last=simulation.number + 1 == config.run.rounds)
                 metrics.write(json.dumps(record, allow_nan=False) + "\n")
+                metrics.flush()
                 if record["round"] % config.run.checkpoint_every == 0 or record["round"] == config.run.rounds:
-                    metrics.flush()
                     os.fsync(metrics.fileno())
                     write_state(out / "checkpoint.state", _KIND, *simulation.state())
                 watch(record)
@@ -58,6 +58,18 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def last_record(folder: Path) -> dict[str, Any] | None:
+    """Return the newest record of a run that may still be going on."""
+    try:
+        with (folder / "metrics.jsonl").open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 65_536))
+            lines = file.read().split(b"\n")
+        record: dict[str, Any] = json.loads(lines[-2])
+    except (OSError, ValueError, IndexError):
+        return None
+    return record
 
 
 def _settle_config(config: Config, out: Path) -> None:

@@ -1,0 +1,43 @@
+"""``pausefl data``: bring data sets in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pausefl.cli import app
+from pausefl.errors import InvalidValueError
+
+data = typer.Typer(help="Fetch and list data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.")]
+
+
+@data.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.")], data_dir: DataDir = None
+) -> None:
+    """Fetch a data set, check it, and store it for later runs."""
+    from pausefl.learn.datasets import NAMES, default_data_dir
+    from pausefl.learn.fetch import fetch_dataset
+
+    if name not in NAMES[1:]:
+        raise InvalidValueError(
+            f"data set is {name!r}, but must be one of {', '.join(NAMES[1:])} (digits needs no fetching)"
+        )
+    path = fetch_dataset(name, data_dir or default_data_dir(), lambda line: typer.echo(line, err=True))
+    typer.echo(f"wrote {path}")
+
+
+@data.command("list")
+def list_(data_dir: DataDir = None) -> None:
+    """Say which data sets are there."""
+    from pausefl.learn.datasets import NAMES, default_data_dir, stored_path
+
+    folder = data_dir or default_data_dir()
+    for name in NAMES:
+        there = name == "digits" or stored_path(name, folder).exists()
+        typer.echo(f"{name:14} {'there' if there else f'not there; run: pausefl data fetch {name}'}")

@@ -1,0 +1,84 @@
+"""``pausefl run``: one configuration, one or more seeds, resumable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pausefl.cli import app
+from pausefl.errors import require
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="A TOML file; every key has a default.")],
+    out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and the summary.")],
+    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(help="Run this many seeds, counting up from run.seed.")] = 1,
+    jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 1,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+) -> None:
+    """Train under the virtual clock; called again, it resumes where it stopped."""
+    from pausefl.studies.config import load_config
+    from pausefl.studies.many import Task, run_many
+    from pausefl.studies.table import summary_table
+
+    require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
+    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
+    base = load_config(config, overrides or [])
+    first = base.run.seed
+    configs = [base.model_copy(update={"run": base.run.model_copy(update={"seed": first + i})}) for i in range(seeds)]
+    folders = [out] if seeds == 1 else [out / f"seed-{c.run.seed}" for c in configs]
+    console = Console(stderr=True)
+    with bars(console) as progress:
+        tasks = [progress.add_task(f"seed {c.run.seed}", total=c.run.rounds, note="") for c in configs]
+        try:
+            summaries = run_many(
+                [Task(c, folder) for c, folder in zip(configs, folders, strict=True)], data_dir=data_dir, jobs=jobs,
+                progress=lambda i, n: show(progress, tasks[i], folders[i], n),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            console.print(f"interrupted; the same command goes on from the last checkpoint in {out}")
+            raise
+    if tensorboard:
+        _write_events(folders)
+    screen = Console() if sys.stdout.isatty() else Console(width=100)
+    screen.print(
+        summary_table([(f"{s['policy']}, seed {s['seed']}", f) for s, f in zip(summaries, folders, strict=True)])
+    )
+    screen.print(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
+
+
+def bars(console: Console) -> Progress:
+    """Return a progress display that is quiet when nobody watches."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+
+
+def show(progress: Progress, task: Any, folder: Path, number: int) -> None:
+    """Move a bar, with accuracy, clock and leakage of the last round."""
+    from pausefl.studies.run import last_record
+
+    record = last_record(folder) if not progress.disable else None
+    note = ""
+    if record is not None:
+        accuracy = f"{record['accuracy']:.1f} %" if "accuracy" in record else ""
+        leak = "" if record["max_leakage"] is None else f"leak {record['max_leakage']:.1f}"
+        note = f"{accuracy}  {record['seconds']:.0f} s  {leak}"
+    progress.update(task, completed=number, note=note)
+
+
+def _write_events(folders: list[Path]) -> None:
+    from pausefl.report.events import write_events
+
+    for folder in folders:
+        write_events(folder)

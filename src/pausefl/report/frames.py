@@ -1,0 +1,106 @@
+"""Runs as rows for charts: read from their folders, smoothed as in the paper, averaged over seeds."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pausefl.errors import ConfigError
+from pausefl.types import FloatArray
+
+SMOOTH = 10
+"""Rounds over which accuracy is averaged, as in the paper's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """One finished or unfinished run."""
+
+    name: str
+    config: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]]
+    summary: Mapping[str, Any] | None
+
+    def column(self, name: str) -> FloatArray:
+        """Return a number per round; NaN where a round has none."""
+        return np.array([np.nan if r.get(name) is None else r[name] for r in self.records], dtype=np.float64)
+
+    def smoothed_accuracy(self) -> FloatArray:
+        """Return the mean of the last scored rounds, up to ten, per round."""
+        recent: list[float] = []
+        out = []
+        for value in self.column("accuracy").tolist():
+            if not np.isnan(value):
+                recent = [*recent[-SMOOTH + 1 :], value]
+            out.append(float(np.mean(recent)) if recent else np.nan)
+        return np.array(out)
+
+
+def read_runs(folders: Iterable[Path]) -> list[RunData]:
+    """Return the runs in these folders; a folder of seeds counts as all of them."""
+    found = []
+    for folder in folders:
+        inside = (
+            [folder] if (folder / "metrics.jsonl").exists() else sorted(p.parent for p in folder.rglob("metrics.jsonl"))
+        )
+        if not inside:
+            raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
+        found += [_read(path) for path in inside]
+    return found
+
+
+def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
+    """Group the seeds of a run."""
+    groups: dict[str, list[RunData]] = defaultdict(list)
+    for run in runs:
+        groups[run.name].append(run)
+    return dict(groups)
+
+
+def curve(runs: Sequence[RunData], x: str, y: str, points: int = 150) -> list[dict[str, Any]]:
+    """Return mean, smallest and largest y over the seeds, at common values of x (``round`` or ``seconds``)."""
+    lines = []
+    for run in runs:
+        values = run.smoothed_accuracy() if y == "accuracy" else run.column(y)
+        good = ~np.isnan(values)
+        if good.any():
+            lines.append((run.column(x)[good], values[good]))
+    if not lines:
+        return []
+    low, high = max(line[0][0] for line in lines), min(line[0][-1] for line in lines)
+    at = np.linspace(low, high, points) if x == "seconds" else np.unique(np.linspace(low, high, points).round())
+    table = np.array([np.interp(at, *line) for line in lines])
+    return [
+        {"run": runs[0].name, x: float(a), "mean": float(m), "low": float(lo), "high": float(hi)}
+        for a, m, lo, hi in zip(at, table.mean(axis=0), table.min(axis=0), table.max(axis=0), strict=True)
+    ]
+
+
+def picks(runs: Sequence[RunData]) -> list[dict[str, Any]]:
+    """Return how often each client took part, averaged over the seeds."""
+    clients = int(runs[0].config["network"]["clients"])
+    counts = np.zeros(clients)
+    for run in runs:
+        for record in run.records:
+            counts[[int(k) for k in record["members"]]] += 1
+    return [{"run": runs[0].name, "client": k, "picks": float(c / len(runs))} for k, c in enumerate(counts)]
+
+
+def _read(folder: Path) -> RunData:
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    summary = folder / "summary.json"
+    name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
+    return RunData(
+        name,
+        config,
+        [json.loads(line) for line in lines if line],
+        json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None,
+    )

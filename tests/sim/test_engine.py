@@ -1,0 +1,181 @@
+"""The loop: clocks, charges, deadlines, dropouts; a small learner that is easy to follow."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pausefl.privacy import FixedHorizon, Geometric, Laplace
+from pausefl.selector import Selector
+from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
+from pausefl.sim.engine import PrivacyPlan, Simulation
+from pausefl.sim.latency import Quantile, Trace, two_groups
+from pausefl.sim.learner import Scores
+from pausefl.sim.network import Network
+
+
+class Counting:
+    """A learner whose update is the client's number plus one, in every coordinate."""
+
+    def __init__(self) -> None:
+        self.trained: list[tuple[int, list[int]]] = []
+
+    def initial(self) -> np.ndarray:
+        return np.zeros(3, dtype=np.float32)
+
+    def train(self, model: np.ndarray, members: np.ndarray, number: int) -> np.ndarray:
+        self.trained.append((number, members.tolist()))
+        return np.repeat((members + 1.0)[:, None], 3, axis=1).astype(np.float32)
+
+    def evaluate(self, model: np.ndarray) -> Scores:
+        return Scores(float(model[0]), 0.0)
+
+    def client_accuracies(self, model: np.ndarray) -> np.ndarray:
+        return np.zeros(6)
+
+    def state(self) -> dict:
+        return {}
+
+    def restore(self, state: dict) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def simulation(
+    network: Network | None = None, policy: str = "pause", sizes: object = None, **more: object
+) -> Simulation:
+    selector = Selector(np.ones(6) if sizes is None else sizes, 2, policy, tau_min=0.05, schedule=Geometric(10.0, 0.1))
+    return Simulation(selector, network or Network(two_groups(6), seed=1), **more)
+
+
+def test_the_clock_adds_up_the_slowest_members() -> None:
+    network = Network(two_groups(6), seed=1)
+    sim = simulation(network)
+    total = 0.0
+    for number in range(1, 20):
+        record = sim.step()
+        latency = network.play(np.array(record["members"]), number)
+        total += latency.latency.max()
+        assert record["latency"] == pytest.approx(latency.latency.max())
+        assert record["seconds"] == pytest.approx(total)
+        assert record["round"] == number
+
+
+def test_aggregation_weighs_by_data() -> None:
+    learner = Counting()
+    sim = simulation(learner=learner, policy="all", sizes=np.array([1.0, 1, 1, 1, 1, 5]))
+    record = sim.step()
+    assert record["accuracy"] == pytest.approx((1 + 2 + 3 + 4 + 5 + 5 * 6) / 10)
+    assert record["max_leakage"] is None
+
+
+def test_draws_with_replacement_bring_their_own_weights() -> None:
+    sizes = np.array([50.0, 1, 1, 1, 1, 1])
+    sim = simulation(learner=Counting(), policy="clustered", sizes=sizes)
+    record = sim.step()
+    assert record["members"] == [0]  # drawn twice, trained once, weight 1
+    assert record["accuracy"] == pytest.approx(1.0)
+
+
+def test_late_clients_are_left_out_observed_at_the_deadline_and_charged() -> None:
+    table = np.array([[0.1, 0.2, 0.9, 0.9, 0.9, 0.9]])
+    learner = Counting()
+    plan = PrivacyPlan(Laplace(unit="coordinate", width=1e-3), Geometric(10.0, 0.1))
+    sim = simulation(Network(Trace(table), 0, deadline=0.5), "all", learner=learner, privacy=plan)
+    record = sim.step()
+    assert learner.trained == [(1, [0, 1])]
+    assert record["latency"] == 0.5
+    assert record["arrived"] == 2
+    assert sim.selector.cohort.picks.tolist() == [1] * 6
+    assert sim.selector.cohort.rate[2] == pytest.approx(1 / 0.5)
+    assert record["max_leakage"] == pytest.approx(Geometric(10.0, 0.1).epsilon(1))
+
+
+def test_dropped_clients_do_not_answer_and_are_charged() -> None:
+    learner = Counting()
+    sim = simulation(Network(two_groups(6), 3, dropout=0.5), "all", learner=learner)
+    records = [sim.step() for _ in range(40)]
+    arrived = np.mean([r["arrived"] for r in records]) / 6
+    assert 0.35 < arrived < 0.65  # 240 coin flips: five standard deviations are 0.16
+    assert sim.selector.cohort.picks.tolist() == [40] * 6
+    assert sum(len(members) for _, members in learner.trained) == sum(r["arrived"] for r in records)
+
+
+def test_similarity_policies_see_what_the_server_receives() -> None:
+    sim = simulation(policy="clustered-similarity", learner=Counting())
+    record = sim.step()
+    seen = sim.selector.policy.sketches
+    assert set(seen) == set(record["members"])
+    assert all(seen[k][0] == k + 1 for k in seen)
+
+
+def test_congestion_lengthens_rounds() -> None:
+    clusters = np.array([0, 0, 0, 1, 1, 1])
+    free, crowded = (
+        simulation(Network(two_groups(6), 1, clusters=clusters, congestion=delay), "all").step()["latency"]
+        for delay in (0.0, 0.25)
+    )
+    assert crowded - free == pytest.approx(4 * 0.25)
+
+
+def test_only_those_online_are_picked_and_rounds_shrink() -> None:
+    online = AvailabilityTrace(np.array([[True, False, False, False, False, False]]))
+    sim = simulation(Network(two_groups(6), 1, availability=online))
+    assert sim.step()["members"] == [0]
+    nobody = AvailabilityTrace(np.zeros((1, 6), dtype=bool))
+    record = simulation(Network(two_groups(6), 1, availability=nobody)).step()
+    assert record["members"] == []
+    assert record["seconds"] == 0.0
+
+
+def test_long_run_availability() -> None:
+    rng = np.random.default_rng(0)
+    state = np.ones(4000, dtype=bool)
+    chain = OnOff(leave=0.2, back=0.3)
+    for _ in range(60):
+        state = chain.step(state, rng)
+    assert state.mean() == pytest.approx(0.6, abs=0.04)  # five standard errors
+    assert Bernoulli(0.25).step(state, rng).mean() == pytest.approx(0.25, abs=0.04)
+
+
+@pytest.mark.parametrize("family", ["lognormal", "exponential", "pareto"])
+def test_latency_families_have_the_means_they_say(family: str) -> None:
+    model = Quantile(family, np.full(50, 0.4), spread=0.3, floor=0.2)
+    rng = np.random.default_rng(0)
+    drawn = np.stack([model.sample(rng) for _ in range(4000)])
+    assert drawn.min() >= 0.2
+    slack = 0.01 if family != "pareto" else 0.02
+    assert drawn.mean() == pytest.approx(0.4, abs=slack)
+    assert (0.2 / drawn).mean() == pytest.approx(model.mean_speed(0.2).mean(), abs=0.005)
+
+
+def test_a_client_whose_epsilon_has_faded_releases_nothing() -> None:
+    plan = PrivacyPlan(Laplace(unit="coordinate", width=1e-3), Geometric(10.0, 5.0))
+    sim = simulation(policy="all", learner=Counting(), privacy=plan)
+    models = []
+    for _ in range(8):
+        sim.step()
+        models.append(sim.model.copy())
+    assert not (models[0] == models[1]).all()
+    assert (models[-1] == models[-2]).all()  # e^(-40) is below what any mechanism accepts
+
+
+def test_noise_has_the_scale_of_the_schedule() -> None:
+    class Still(Counting):
+        def initial(self) -> np.ndarray:
+            return np.zeros(20_000, dtype=np.float32)
+
+        def train(self, model: np.ndarray, members: np.ndarray, number: int) -> np.ndarray:
+            return np.zeros((len(members), 20_000), dtype=np.float32)
+
+    schedule = FixedHorizon(8.0, 4)
+    selector = Selector(np.ones(1), 1, "all", schedule=schedule)
+    network = Network(Trace(np.array([[0.1]])), 0)
+    plan = PrivacyPlan(Laplace(unit="coordinate", width=0.5), schedule)
+    sim = Simulation(selector, network, learner=Still(), privacy=plan)
+    sim.step()
+    # The standard deviation of Laplace(b) is sqrt(2) b; relative error of 20,000 draws: 5 standard errors are 4 %.
+    assert sim.model.std() == pytest.approx(math.sqrt(2) * 0.5 / 2.0, rel=0.04)
+    assert "simulated noise, not private" in sim.guarantee()

@@ -1,0 +1,197 @@
+"""Whole runs: configuration, folders, resuming after a kill, the same result in another process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.studies.config import Config, load_config, make_config
+from pausefl.studies.many import Task, run_many
+from pausefl.studies.run import run
+
+SMALL = {
+    "network": {"clients": 10, "availability": "on-off", "dropout": 0.1, "deadline": 0.85},
+    "selection": {"per_round": 3},
+    "run": {"rounds": 12, "checkpoint_every": 4},
+}
+
+
+def contents(folder: Path) -> tuple[str, str]:
+    return (folder / "metrics.jsonl").read_text(), (folder / "summary.json").read_text()
+
+
+@pytest.mark.parametrize("policy", ["pause", "sa-pause", "clustered-similarity", "all"])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, policy: str) -> None:
+    config = make_config(SMALL, [f"selection.policy={policy}"])
+    run(config, tmp_path / "straight")
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop_at(number: int) -> object:
+        def watch(record: dict) -> None:
+            if record["round"] == number:
+                raise Stop
+
+        return watch
+
+    for number in (3, 6, 11):  # before the first checkpoint, between two, just before the end
+        with pytest.raises(Stop):
+            run(config, tmp_path / "stopped", watch=stop_at(number))
+    run(config, tmp_path / "stopped")
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
+
+
+def test_a_killed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(make_config(SMALL, ["run.rounds=400", "run.checkpoint_every=3"]).toml())
+    command = [sys.executable, "-m", "pausefl", "run", str(file), "--out"]
+    subprocess.run([*command, str(tmp_path / "straight")], check=True, capture_output=True)
+    killed = 0
+    for attempt in range(4):
+        child = subprocess.Popen(
+            [*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        metrics, before = tmp_path / "killed" / "metrics.jsonl", 0
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and child.poll() is None and before < 20 + 60 * attempt:
+            before = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+            time.sleep(0.01)
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+            killed += 1
+        child.wait()
+    assert killed >= 2
+    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "straight")
+
+
+def test_one_job_and_two_give_the_same_results(tmp_path: Path) -> None:
+    configs = [make_config(SMALL, [f"run.seed={seed}"]) for seed in (0, 1)]
+    for jobs in (1, 2):
+        run_many([Task(c, tmp_path / str(jobs) / str(c.run.seed)) for c in configs], jobs=jobs)
+    for seed in ("0", "1"):
+        assert contents(tmp_path / "1" / seed) == contents(tmp_path / "2" / seed)
+    assert contents(tmp_path / "1" / "0") != contents(tmp_path / "1" / "1")
+
+
+def test_records_and_summary_hold_what_they_should(tmp_path: Path) -> None:
+    config = make_config({"run": {"rounds": 5, "evaluate_every": 2}, "selection": {"policy": "random"}})
+    summary = run(config, tmp_path)
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [r["round"] for r in records] == [1, 2, 3, 4, 5]
+    assert ["accuracy" in r for r in records] == [False, True, False, True, True]
+    for record in records:
+        assert {"seconds", "max_leakage", "members", "latency"} <= set(record)
+        assert len(record["members"]) == 5
+    assert np.diff([r["seconds"] for r in records]).min() > 0
+    assert "per coordinate" in summary["guarantee"]
+    assert "whole update" in summary["guarantee"]
+    assert load_config(tmp_path / "config.toml") == config
+    assert run(config, tmp_path) == summary  # a finished run is not run again
+
+
+def test_another_configuration_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    config = make_config({"run": {"rounds": 1}, "learning": {"enabled": False}})
+    run(config, tmp_path)
+    with pytest.raises(ConfigError, match="another configuration"):
+        run(make_config({"run": {"rounds": 2}, "learning": {"enabled": False}}), tmp_path)
+
+
+def test_selection_only_at_scale(tmp_path: Path) -> None:
+    config = make_config(
+        {
+            "network": {"clients": 50_000},
+            "selection": {"per_round": 100},
+            "learning": {"enabled": False},
+            "run": {"rounds": 5, "checkpoint_every": 5},
+        }
+    )
+    summary = run(config, tmp_path)
+    assert summary["rounds"] == 5
+    assert "nothing was released" in summary["guarantee"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "privacy.mechanism=gaussian", "privacy.mechanism=privunit", "privacy.unit=update", "privacy.enabled=false",
+        "privacy.schedule=power-law", "privacy.schedule=fixed-horizon", "data.partition=sizes",
+        "data.partition=labels", "selection.policy=clustered-similarity",
+        "learning.model=linear", "learning.optimizer=sgd", "learning.optimizer_state=fresh", "network.latency=lognormal",
+        "network.latency=pareto", "network.latency=exponential", "network.latency=normal", "network.clusters=3",
+        "network.availability=bernoulli", "selection.policy=brute", "selection.paper_scale=true",
+        "selection.policy=pausefl.selection:Random",
+    ],
+)  # fmt: skip
+def test_every_part_can_be_chosen(tmp_path: Path, override: str) -> None:
+    more = ["selection.policy=sa-pause"] if "paper_scale" in override else []
+    more += ["selection.rho=0.01"] if "clusters" in override else []
+    summary = run(make_config({"network": {"clients": 8}, "selection": {"per_round": 2}, "run": {"rounds": 2}},
+                              [override, *more]), tmp_path)  # fmt: skip
+    assert summary["rounds"] == 2
+
+
+def test_traces_are_read(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "t.csv", np.full((3, 4), 0.25), delimiter=",")
+    content = {
+        "network": {"clients": 4, "latency": "trace", "trace": str(tmp_path / "t.csv")},
+        "selection": {"per_round": 2},
+        "learning": {"enabled": False},
+        "run": {"rounds": 4},
+    }
+    assert run(make_config(content), tmp_path / "out")["seconds"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "overrides", "words"),
+    [
+        ({"selection": {"polcy": "pause"}}, [], "selection.polcy is not a known key; did you mean 'selection.policy'"),
+        ({"slection": {}}, [], "did you mean 'selection'"),
+        ({"run": {"rounds": 0}}, [], "run.rounds is 0, but must be greater than or equal to 1"),
+        ({"run": {"rounds": "many"}}, [], "run.rounds is 'many'"),
+        ({"data": {"name": "minst"}}, [], "data.name is 'minst'"),
+        ({"selection": {"beta": 1}}, [], "selection.beta is 1.0, but must be greater than 1"),
+        ({}, ["rounds=5"], "must look like section.key=value"),
+        ({}, ["run.rounds"], "must look like section.key=value"),
+        ({}, ["run.rounds=x"], "run.rounds is 'x'"),
+        ({"run": 5}, [], "run is 5"),
+        ({"network": {"trace": "x"}, "run": 3}, ["run.rounds=4"], "must look like"),
+    ],
+)
+def test_bad_configurations_are_one_line(content: dict, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_config(content, overrides)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_overrides_and_whole_numbers() -> None:
+    config = make_config({"privacy": {"budget": 200}}, ["selection.alpha=7", "data.name=mnist", "network.deadline=1"])
+    assert (config.privacy.budget, config.selection.alpha, config.network.deadline) == (200.0, 7.0, 1.0)
+    assert config.data.name == "mnist"
+    assert Config() == make_config({})
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("learning.device=warp", "learning.device is 'warp'"),
+        ("learning.model=mpl", "model is 'mpl'"),
+        ("selection.policy=no.such:Thing", "selection.policy is 'no.such:Thing'"),
+        ("selection.policy=json:JSONDecoder", "makes no Policy"),
+        ("network.latency=trace", "network.trace is missing"),
+        ("data.train_size=99999", "train_size is 99999"),
+        ("network.clients=99999", "clients is 99999"),
+    ],
+)
+def test_bad_parts_are_named(tmp_path: Path, override: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        run(make_config({}, [override]), tmp_path)
