@@ -20,6 +20,8 @@ class Counting:
     def __init__(self) -> None:
         self.trained: list[tuple[int, list[int]]] = []
 
+    scores_aside = False
+
     def initial(self) -> np.ndarray:
         return np.zeros(3, dtype=np.float32)
 

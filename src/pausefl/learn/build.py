@@ -39,10 +39,15 @@ def build_learner(
     if norms and refuse_batch_norm:
         raise InvalidValueError("privacy.batch_norm is 'refuse', but the model has batch norms; choose 'keep-local'")
     plan = LocalPlan(Optimizer(optimizer, lr, momentum), batch, epochs, max_steps, optimizer_state)
+    return learner_for(net, clients_data, plan, seed=seed, most=most, jobs=jobs), clients_data.sizes
+
+
+def learner_for(net: nn.Module, data: ClientData, plan: LocalPlan, *, seed: int, most: int, jobs: int = 1) -> Learner:
+    """Return the fastest learner for a network: stacked if it is dense, else client by client in ``jobs`` processes."""
     shape = dense_shape(net)
     if shape is not None:
-        return DenseLearner(net, shape, clients_data, plan, seed), clients_data.sizes
-    return ModuleLearner(net, clients_data, plan, seed, most, jobs), clients_data.sizes
+        return DenseLearner(net, shape, data, plan, seed)
+    return ModuleLearner(net, data, plan, seed, most, jobs)
 
 
 def _client_data(

@@ -28,6 +28,11 @@ class DenseLearner:
         self._test = data.test_images.flatten(1)
         self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
 
+    @property
+    def scores_aside(self) -> bool:
+        """Scoring only reads, and torch lets other threads run meanwhile."""
+        return True
+
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         start: Vector = flat_parameters(self._net).cpu().numpy()

@@ -42,6 +42,11 @@ class ModuleLearner:
         self._start: Vector = flat_parameters(net).cpu().numpy()
         self._workers = Workers(jobs, partial(Desk, net, data, plan, seed, self._memory, self._model, self._updates))
 
+    @property
+    def scores_aside(self) -> bool:
+        """The worker processes train and score in turns."""
+        return False
+
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         return self._start.copy()

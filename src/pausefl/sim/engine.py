@@ -6,7 +6,8 @@ equals one that was not, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from pausefl.problem import Selection
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.sim.clock import VirtualClock
-from pausefl.sim.learner import Learner, Vector
+from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.types import ClientId, FloatArray, IntArray
 
@@ -55,6 +56,8 @@ class Simulation:
         self._number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
         self.model: Vector = np.empty(0, dtype=np.float32) if learner is None else learner.initial()
+        aside = learner is not None and learner.scores_aside
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="score") if aside else None
 
     @property
     def number(self) -> int:
@@ -66,8 +69,29 @@ class Simulation:
         """Who decides."""
         return self._selector
 
-    def step(self, last: bool = False) -> dict[str, Any]:
-        """Play one round and return its record; the last one is always scored."""
+    def step(self) -> dict[str, Any]:
+        """Play one round, score its model, and return its record."""
+        return self._finished(self._round(), self._scored(always=True))
+
+    def play(self, rounds: int, pause_every: int = 1) -> Iterator[dict[str, Any]]:
+        """Play on up to round number ``rounds``; yield a record per round, the last one always scored.
+
+        Where the learner allows it, a model is scored on another core while the next round is played already.  At every
+        ``pause_every``-th record nothing runs ahead: ``state`` then belongs to the record just yielded.
+        """
+        waiting: tuple[dict[str, Any], Future[Scores] | None] | None = None
+        while self._number < rounds:
+            record = self._round()
+            number = record["round"]
+            scores = self._scored(always=number == rounds)
+            if waiting is not None:
+                yield self._finished(*waiting)
+            waiting = record, scores
+            if number % pause_every == 0 or number == rounds:
+                yield self._finished(*waiting)
+                waiting = None
+
+    def _round(self) -> dict[str, Any]:
         number = self._number + 1
         self._online = self._network.online(self._online, number)
         record: dict[str, Any] = {"round": number, "members": []}
@@ -84,12 +108,22 @@ class Simulation:
             self._clock.advance(outcome.seconds)
             record |= _choice(chosen, outcome)
         self._number = number
-        record["seconds"] = self._clock.now
-        record |= self._leakage()
-        if self._learner is not None and (last or number % self._evaluate_every == 0):
-            scores = self._learner.evaluate(self.model)
-            record |= {"accuracy": scores.accuracy, "loss": scores.loss}
-        return record
+        return record | {"seconds": self._clock.now} | self._leakage()
+
+    def _scored(self, always: bool) -> Future[Scores] | None:
+        if self._learner is None or not (always or self._number % self._evaluate_every == 0):
+            return None
+        if self._aside is not None:
+            return self._aside.submit(self._learner.evaluate, self.model)
+        scores: Future[Scores] = Future()
+        scores.set_result(self._learner.evaluate(self.model))
+        return scores
+
+    def _finished(self, record: dict[str, Any], scores: Future[Scores] | None) -> dict[str, Any]:
+        if scores is None:
+            return record
+        found = scores.result()
+        return record | {"accuracy": found.accuracy, "loss": found.loss}
 
     def guarantee(self) -> str:
         """Say in one line what the leakage numbers cover."""
@@ -105,7 +139,9 @@ class Simulation:
         return np.empty(0) if self._learner is None else self._learner.client_accuracies(self.model)
 
     def close(self) -> None:
-        """End whatever training runs in the background."""
+        """End whatever runs in the background."""
+        if self._aside is not None:
+            self._aside.shutdown(cancel_futures=True)
         if self._learner is not None:
             self._learner.close()
 

@@ -29,6 +29,11 @@ class Learner(Protocol):
     members, on the number of processes, or on what ran before.
     """
 
+    @property
+    def scores_aside(self) -> bool:
+        """Whether ``evaluate`` may run in another thread while ``train`` runs."""
+        ...
+
     def initial(self) -> Vector:
         """Return a fresh model, flat."""
         ...

@@ -39,8 +39,7 @@ def run(
     try:
         _resume(simulation, out)
         with (out / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
-            while simulation.number < config.run.rounds:
-                record = simulation.step(last=simulation.number + 1 == config.run.rounds)
+            for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
                 metrics.write(json.dumps(record, allow_nan=False) + "\n")
                 metrics.flush()
                 if record["round"] % config.run.checkpoint_every == 0 or record["round"] == config.run.rounds:
