@@ -17,18 +17,18 @@ $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/core: $(VENV)/python $(SETUP)
-	@echo "setting up $(VENV) (core)"
-	@$(PIP) --editable .
+$(VENV)/demo: $(VENV)/python $(SETUP)
+	@echo "setting up $(VENV) (what the demo needs; about a minute)"
+	@$(PIP) torch  # first and alone, so that its pin decides and not a range of another package
+	@$(PIP) --editable '.[learn,report]'
 	@touch $@
 
-$(VENV)/dev: $(VENV)/core
-	@echo "setting up $(VENV) (everything; takes a few minutes once)"
-	@$(PIP) torch  # first and alone, so that its pin decides and not a range of another package
+$(VENV)/dev: $(VENV)/demo
+	@echo "setting up $(VENV) (everything; a few minutes)"
 	@$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-demo: $(VENV)/core  ## the showcase: who is picked, and what it costs
+demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy; ends with a table and an HTML report
 	@$(BIN)/pausefl demo
 
 test: $(VENV)/dev  ## all tests

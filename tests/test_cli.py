@@ -23,11 +23,37 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "regret" in out
 
 
-def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "demo", "--rounds", "12")
+def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "demo", "--rounds", "4", "--jobs", "1", "--out", str(tmp_path / "demo"))
     assert (code, err) == (0, "")
-    for policy in ("pause", "sa-pause", "random", "all", "fastest", "clustered"):
+    for policy in ("pause", "sa-pause", "random", "all", "fastest", "clustered", "no privacy"):
         assert policy in out
+    assert "per coordinate" in out
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "whole update" in page
+    assert "http://" not in page.split("<script")[0]
+
+
+def test_run_compare_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[run]\nrounds = 3\n")
+    where = str(tmp_path / "out")
+    arguments = ("run", str(tmp_path / "a.toml"), "--out", where, "--seeds", "2", "--jobs", "2", "--tensorboard")
+    code, out, _ = run(capsys, *arguments, "--set", "selection.policy=random")
+    assert code == 0
+    assert "random, seed 1" in out
+    assert list((tmp_path / "out" / "seed-0" / "tensorboard").iterdir())
+    code, out, _ = run(capsys, "compare", f"{where}/seed-0", f"{where}/seed-1", "--target", "20")
+    assert code == 0
+    assert "s to 20 %" in out
+    code, out, _ = run(capsys, "report", where, "--out", str(tmp_path / "r.html"))
+    assert code == 0
+    assert (tmp_path / "r.html").stat().st_size > 500_000
+
+
+def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "data", "list", "--data-dir", str(tmp_path))
+    assert code == 0
+    assert "pausefl data fetch cifar10" in out
 
 
 def test_regret_as_a_table_and_as_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -62,6 +88,11 @@ def test_regret_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["regret", "--seeds", "0"], "seeds is 0"),
         (["regret", "--rounds", "many"], "many"),
         (["demo", "--rounds", "0"], "rounds is 0"),
+        (["run", "nowhere.toml", "--out", "x"], "nowhere.toml does not exist"),
+        (["run", __file__, "--out", "x"], "is no TOML file"),
+        (["compare", "nowhere"], "holds no run"),
+        (["report", "nowhere"], "holds no run"),
+        (["data", "fetch", "minst"], "data set is 'minst'"),
         (["frobnicate"], "frobnicate"),
         (["demo", "--colour"], "--colour"),
     ],
