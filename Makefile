@@ -6,10 +6,10 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -
 SETUP  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports bench clean
+.PHONY: help demo test check lint types imports bench bench-peers clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
 
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,6 +48,16 @@ check: lint types imports test  ## lint, types, import rules and all tests
 bench: $(VENV)/dev  ## speed, as ratios measured in one run
 	@$(BIN)/python -m benchmarks
 
-clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+.venv-peers/pfl: constraints.txt
+	@echo "setting up .venv-peers (torch and pfl; takes a few minutes once)"
+	@$(PYTHON) -m venv .venv-peers
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-peers/bin/python -m pip install --quiet --constraint constraints.txt torch
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-peers/bin/python -m pip install --quiet --constraint constraints.txt 'pfl[pytorch]==0.6.0'
+	@touch $@
+
+bench-peers: $(VENV)/dev .venv-peers/pfl  ## speed against other simulators (own environment)
+	@$(BIN)/python -m benchmarks.peers .venv-peers/bin/python
+
+clean:  ## remove the environments and caches
+	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,4 +57,4 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit, compare, data, demo, ledger, regret, report, run  # noqa: E402, F401 - each registers its command
+from pausefl.cli import audit, compare, data, demo, ledger, regret, report, run, study  # noqa: E402, F401 - each registers its command
