@@ -49,9 +49,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What was leaked in all.  Of two valid bounds the smaller counts, and ``method`` says which it is.
+    """What was leaked in all.  Of two bounds at the same delta the smaller counts, and ``method`` says which it is.
 
-    The sum holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if whether to go on
+    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than
+    the delta asked for.  The sum holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if whether to go on
     was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of the whole
     schedule) is the promise.
     """
@@ -66,13 +67,14 @@ class Leakage:
 
     @property
     def method(self) -> Literal["sum", "pld"]:
-        """Which of the two bounds is the smaller."""
-        return "sum" if self.sum_epsilon <= self.tight_epsilon else "pld"
+        """Which of the two bounds is the smaller; a sum that gives up more delta than was asked for is no rival."""
+        fair = self.sum_delta <= self.tight_delta
+        return "sum" if fair and self.sum_epsilon <= self.tight_epsilon else "pld"
 
     @property
     def epsilon(self) -> Epsilon:
-        """The smaller of the two."""
-        return min(self.sum_epsilon, self.tight_epsilon)
+        """What was leaked, at ``delta``."""
+        return self.sum_epsilon if self.method == "sum" else self.tight_epsilon
 
     @property
     def delta(self) -> float:
@@ -81,15 +83,21 @@ class Leakage:
 
     @property
     def whole_update(self) -> Epsilon:
-        """The same for the whole update: d x epsilon if the unit is one coordinate."""
-        return self.epsilon * self.dimension if self.unit == "coordinate" else self.epsilon
+        """The same for the whole update: d x the sum if the unit is one coordinate."""
+        # d tight bounds would need d x their delta, which soon says nothing; the sum's delta is mostly 0.
+        return self.sum_epsilon * self.dimension if self.unit == "coordinate" else self.epsilon
+
+    @property
+    def whole_delta(self) -> float:
+        """The delta that goes with ``whole_update``."""
+        return min(1.0, self.sum_delta * self.dimension) if self.unit == "coordinate" else self.delta
 
     def sentence(self) -> str:
         """Say it in one line, for a report."""
-        slack = f" (delta = {self.delta:g})" if self.delta else ""
         return (
-            f"epsilon = {self.epsilon:.4g} per {self.unit}{slack} by {self.method} over {self.releases} releases; "
-            f"sum {self.sum_epsilon:.5g}; whole update (d = {self.dimension}): {self.whole_update:.5g}"
+            f"epsilon = {self.epsilon:.4g} per {self.unit} (delta = {self.delta:g}) by {self.method} over "
+            f"{self.releases} releases; sum {self.sum_epsilon:.5g} (delta = {self.sum_delta:g}); whole update "
+            f"(d = {self.dimension}): {self.whole_update:.5g} (delta = {self.whole_delta:g})"
         )
 
 
