@@ -87,7 +87,7 @@ def test_gaussian_releases():
 def test_a_ledgers_rows_become_events():
     ledger, schedule = MemoryLedger(), FixedHorizon(4.0, 4)
     for i, mechanism in enumerate([Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-6), PrivUnit(l2=1.0)]):
-        ledger.reserve("a", f"{i}", schedule, unit="update", mechanism=repr(mechanism))
+        ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
     events = events_of(ledger.charges("a"))
     assert [(event.kind, event.delta) for event in events] == [("laplace", 0.0), ("gaussian", 1e-6), ("pure", 0.0)]
     ledger.reserve("a", "x", schedule)

@@ -7,7 +7,6 @@ Google's dp-accounting, whose discretisation only ever rounds the loss up.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pausefl.errors import MissingExtraError, require
+from pausefl.privacy.charge import Charge
 from pausefl.privacy.gaussian import noise_multiplier
-from pausefl.privacy.ledger import Charge
 from pausefl.privacy.mechanism import Unit
 from pausefl.types import Epsilon
 
@@ -51,10 +50,10 @@ class Event:
 class Leakage:
     """What was leaked in all.  Of two bounds at the same delta the smaller counts, and ``method`` says which it is.
 
-    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than
-    the delta asked for.  The sum holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if whether to go on
-    was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of the whole
-    schedule) is the promise.
+    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than the
+    delta asked for.  It holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if
+    whether to go on was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of
+    the whole schedule) is the promise.
     """
 
     releases: int
@@ -120,19 +119,11 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6, unit: Unit = "updat
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:
     """Read a ledger's rows as events, or None if a row's mechanism is not known: then there is no tight bound."""
-    events = []
-    for charge in charges:
-        kind, _, rest = charge.mechanism.partition("(")
-        delta = re.search(r"delta=([0-9.e-]+)", rest)
-        if kind == "Laplace":
-            events.append(Event(charge.epsilon))
-        elif kind == "PrivUnit":
-            events.append(Event(charge.epsilon, "pure"))
-        elif kind == "Gaussian" and delta:
-            events.append(Event(charge.epsilon, "gaussian", float(delta[1])))
-        else:
-            return None
-    return events
+    kinds: dict[str, Kind] = {"laplace": "laplace", "gaussian": "gaussian", "pure": "pure"}
+    found = list(charges)
+    if any(charge.loss not in kinds for charge in found):
+        return None
+    return [Event(charge.epsilon, kinds[charge.loss], charge.delta) for charge in found]
 
 
 def _tight(events: Sequence[Event], delta: float, total: Epsilon) -> Epsilon:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from scipy.special import log_ndtr, ndtr
 
@@ -29,6 +29,8 @@ class Gaussian(Mechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    least_epsilon: ClassVar[Epsilon] = 1e-6  # below it the two terms of delta cancel in floats
+    loss: ClassVar[Literal["gaussian"]] = "gaussian"
     l2: float
     delta: float
 

@@ -6,7 +6,7 @@ Reference: Dwork, McSherry, Nissim and Smith (2006); PAUSE, Theorem 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Laplace(Mechanism):
     """
 
     name: ClassVar[str] = "laplace"
+    loss: ClassVar[Literal["laplace"]] = "laplace"
     unit: Unit
     width: float | None = None
     l1: float | None = None

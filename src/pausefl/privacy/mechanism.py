@@ -99,6 +99,8 @@ class Mechanism(ABC):
 
     __slots__ = ()
     name: ClassVar[str]
+    loss: ClassVar[Literal["laplace", "gaussian", "pure", "unstated"]] = "unstated"
+    """The shape of the privacy loss, for tight accounting: ``pure`` fits any mechanism without delta."""
     least_epsilon: ClassVar[Epsilon] = 1e-9
     most_epsilon: ClassVar[Epsilon] = 1e6
 

@@ -43,6 +43,7 @@ class PrivUnit(Mechanism):
     """
 
     name: ClassVar[str] = "privunit"
+    loss: ClassVar[Literal["pure"]] = "pure"
     least_epsilon: ClassVar[Epsilon] = 1e-6
     most_epsilon: ClassVar[Epsilon] = 500.0
     l2: float
