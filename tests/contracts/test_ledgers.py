@@ -28,7 +28,7 @@ from pausefl.privacy import (
     Schedule,
     SimulatedNoise,
     SqliteLedger,
-)  # fmt: skip
+)
 
 Make = Callable[[], Ledger]
 LEDGERS = ["memory", "sqlite"]
