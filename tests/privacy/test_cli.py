@@ -72,6 +72,11 @@ def test_show_says_every_delta(tmp_path):
         (["ledger", "show", "LEDGER", "--dimension", 0], "dimension"),
         (["ledger", "show", "LEDGER", "--delta", 0], "delta"),
         (["ledger", "show", "LEDGER", "--delta", "nan"], "delta"),
+        (["audit", "laplace", "--epsilon", 1, "--seed", -1], "seed"),
+        (["audit", "laplace", "--epsilon", 1, "--confidence", 2], "confidence"),
+        (["audit", "laplace", "--epsilon", 1, "--runs", 5], "runs"),
+        (["audit", "privunit", "--epsilon", 1, "--delta", 0.1], "delta"),
+        (["audit", "gaussian", "--epsilon", 1, "--delta", 0], "delta"),
     ],
 )
 def test_bad_values_are_one_line(path, arguments, names):
@@ -115,5 +120,20 @@ def test_audit():
     assert secure["private"] and not simulated["private"]
     assert all(one["lower"] > 0.0 and one["claimed"] == 1.5 for one in (secure, simulated))
     text = run("audit", "privunit", "--epsilon", 4, "--runs", 1000, "--source", "simulated")
-    assert "not private" in text and "holds" in text
+    assert "not private" in text and "not refuted" in text
+    assert "not refuted" in run("audit", "privunit", "--epsilon", 1, "--delta", 0, "--source", "simulated")
     assert "epsilon" in run("audit", "privunit", "--epsilon", "nan", "--source", "simulated", code=2)
+
+
+def test_audit_says_when_it_cannot_tell():
+    """500 runs cannot refute 8, whatever the mechanism does; that is no success, and no failure either."""
+    few = ["audit", "laplace", "--epsilon", 8, "--runs", 500, "--source", "simulated"]
+    assert "inconclusive: at most 4.2" in run(*few) and "raise --runs" in run(*few)
+    (one,) = json.loads(run(*few, "--json"))
+    assert one["passed"] and one["verdict"].startswith("inconclusive") and one["attainable"] < 8
+
+
+def test_audit_finds_the_low_bits_of_simulated_noise():
+    words = ["audit", "laplace", "--epsilon", 1.5, "--runs", 40_000, "--source", "simulated"]
+    assert "lowest set bit" in run(*words, "--low-bits", code=1)
+    assert "not refuted" in run(*words)

@@ -13,12 +13,10 @@ from pausefl.privacy.ledger import Ledger, MemoryLedger
 from pausefl.privacy.mechanism import Guarantee, Mechanism, Released
 from pausefl.privacy.noise import Noise, SecureNoise, SimulatedNoise
 from pausefl.privacy.privunit import PrivUnit
-from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
+from pausefl.privacy.schedule import SCHEDULES, FixedHorizon, Geometric, PowerLaw, Schedule
 
 if TYPE_CHECKING:
     from pausefl.privacy.sqlite_ledger import SqliteLedger
-
-SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
 
 __all__ = [
     "SCHEDULES",
