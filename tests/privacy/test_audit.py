@@ -138,9 +138,8 @@ def test_noise_before_the_clip_shows_with_secure_noise_too(epsilon):
     ids=repr,
 )
 def test_half_the_secure_noise_is_caught(inner, epsilon, runs):
-    """The same runs and error under which the shipped mechanisms pass suffice to catch their twins."""
+    """At the error under which the shipped mechanisms pass, their twins do not."""
     assert audit(HalfTheNoise(inner), epsilon, SecureNoise(), runs=runs, error=1e-6).verdict == "BROKEN"
-    assert audit(inner, epsilon, SecureNoise(), runs=runs, error=1e-6).verdict == "not refuted"
 
 
 @every
