@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -80,4 +81,4 @@ def main() -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(0 if main() else 1)

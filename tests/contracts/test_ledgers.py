@@ -9,13 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, InvalidValueError, ScheduleChangedError
-from pausefl.privacy import FixedHorizon, Geometric, Ledger, MemoryLedger, PowerLaw, Schedule, SqliteLedger
+from pausefl.privacy import (
+    FixedHorizon,
+    Gaussian,
+    Geometric,
+    Laplace,
+    Ledger,
+    MemoryLedger,
+    PowerLaw,
+    PrivUnit,
+    Schedule,
+    SimulatedNoise,
+    SqliteLedger,
+)
 
 Make = Callable[[], Ledger]
 LEDGERS = ["memory", "sqlite"]
@@ -42,9 +55,9 @@ class Lavish(Schedule):
 def test_plays_count_from_one_without_gaps(ledger):
     schedule = Geometric(40.0, 0.04)
     for play in range(1, 6):
-        charge = ledger.reserve("a", f"run/{play}", schedule, unit="update", mechanism="laplace")
+        charge = ledger.reserve("a", f"run/{play}", schedule)
         assert (charge.play, charge.release, charge.epsilon) == (play, f"run/{play}", schedule.epsilon(play))
-        assert (charge.unit, charge.mechanism, charge.budget) == ("update", "laplace", 40.0)
+        assert (charge.unit, charge.mechanism, charge.noise, charge.budget) == (*["unstated"] * 3, 40.0)
     assert ledger.spent("a") == pytest.approx(float(schedule.spent(5)))
     assert ledger.charges("a")[-1] == charge
     assert ledger.charges("nobody") == () and ledger.spent("nobody") == 0.0
@@ -97,9 +110,98 @@ def test_bad_names_are_refused(ledger, name):
     for subject, release in ((name, "run/1"), ("a", name)):
         with pytest.raises(InvalidValueError):
             ledger.reserve(subject, release, Geometric(40.0, 0.04))
-    with pytest.raises(InvalidValueError):
-        ledger.reserve("a", "run/1", Geometric(40.0, 0.04), unit=name)
+        if name is not None:
+            with pytest.raises(InvalidValueError):
+                ledger.reserve("a", "run/1", Geometric(40.0, 0.04), mechanism=name)
+    with pytest.raises(InvalidValueError, match="subject"):
+        ledger.charges(name)
+    with pytest.raises(InvalidValueError, match="schedule"):
+        ledger.reserve("a", "run/1", name)
     assert ledger.subjects() == ()
+
+
+def test_a_name_that_cannot_be_looked_up_is_refused_in_one_line(ledger):
+    for name in ([], {}, b"a"):
+        with pytest.raises(InvalidValueError, match="printable"):
+            ledger.reserve(name, "run/1", Geometric(40.0, 0.04))
+        with pytest.raises(InvalidValueError, match="printable"):
+            ledger.reserve("a", name, Geometric(40.0, 0.04))
+
+
+@dataclass(frozen=True)
+class Worded(Schedule):
+    """A schedule from elsewhere, that prints as it likes."""
+
+    text: str = "Worded()"
+    budget: float = 1.0
+
+    def __repr__(self):
+        return self.text
+
+    def _share(self, release):
+        return 0.1
+
+    def _shares(self, plays):
+        return plays * 0.1
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *(Worded(text) for text in ("a\nb", "\x1b[2J", "\ud800", "", "x" * 1001)),
+        *(Worded(budget=budget) for budget in (math.inf, math.nan, -1.0, 0.0, "40")),
+    ],
+    ids=lambda schedule: ascii(schedule.text)[:12] + repr(schedule.budget),
+)
+def test_a_foreign_schedule_is_checked(ledger, schedule):
+    with pytest.raises(InvalidValueError):
+        ledger.reserve("a", "run/1", schedule)
+    assert ledger.subjects() == ()
+    assert ledger.reserve("a", "run/1", Worded()).epsilon == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "unit", "delta", "loss"),
+    [
+        (Laplace(unit="coordinate", width=1.0), "coordinate", 0.0, "laplace"),
+        (Laplace(unit="update", l1=1.0), "update", 0.0, "laplace"),
+        (Gaussian(l2=1.0, delta=1e-5), "update", 1e-5, "gaussian"),
+        (PrivUnit(l2=1.0), "update", 0.0, "pure"),
+    ],
+)
+def test_unit_and_delta_come_from_the_mechanism(ledger, mechanism, unit, delta, loss):
+    noise = SimulatedNoise(np.random.default_rng(0))
+    charge = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=mechanism, noise=noise)
+    assert (charge.unit, charge.delta, charge.loss) == (unit, delta, loss)
+    assert (charge.mechanism, charge.noise) == (repr(mechanism), "simulated")
+    assert charge.least == mechanism.least_epsilon > 0.0
+    assert ledger.charges("a") == (charge,) and ledger.spent_delta("a") == delta
+
+
+def test_delta_is_summed_and_limited(ledger):
+    """Ten releases of 1e-4 reach the limit of 1e-3; epsilon would have lasted for a hundred."""
+    schedule, mechanism = FixedHorizon(40.0, 100), Gaussian(l2=1.0, delta=1e-4)
+    for i in range(9):
+        ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
+    assert ledger.spent_delta("a") == pytest.approx(9e-4)
+    with pytest.raises(BudgetExceededError, match=r"delta to 0\.0010.*limit is 0\.001"):
+        ledger.reserve("a", "next", schedule, mechanism=Gaussian(l2=1.0, delta=1.01e-4))
+    assert ledger.reserve("a", "next", schedule, mechanism=Laplace(unit="update", l1=1.0)).delta == 0.0
+    with pytest.raises(BudgetExceededError, match="delta"):
+        ledger.reserve("b", "1", schedule, mechanism=Gaussian(l2=1.0, delta=0.01))
+    assert len(ledger.charges("a")) == 10 and ledger.subjects() == ("a",)
+
+
+def test_a_charge_that_no_release_could_use_is_refused(ledger):
+    """A steep schedule soon falls below what a mechanism can do; charging on would spend the name for nothing."""
+    schedule, mechanism = Geometric(1.0, 10.0), PrivUnit(l2=1.0)
+    ledger.reserve("a", "1", schedule, mechanism=mechanism)
+    ledger.reserve("a", "2", schedule, mechanism=mechanism)
+    with pytest.raises(BudgetExceededError, match="privunit needs 1e-06"):
+        ledger.reserve("a", "3", schedule, mechanism=mechanism)
+    with pytest.raises(InvalidValueError, match="at most 500"):
+        ledger.reserve("b", "1", FixedHorizon(1000.0, 1), mechanism=mechanism)
+    assert len(ledger.charges("a")) == 2 and ledger.subjects() == ("a",)
 
 
 def test_a_schedule_that_does_not_print_its_values_is_refused(ledger):

@@ -73,11 +73,47 @@ def test_a_schedule_comes_back_from_its_print(schedule):
     assert parse_schedule(repr(schedule)) == schedule
 
 
-@pytest.mark.parametrize("make", plain)
-def test_a_million_naive_additions(make):
-    schedule = make(7.0)
-    shares = np.diff(schedule.spent(np.arange(0, 1_000_001, 1)))
-    assert float(np.cumsum(shares)[-1]) <= 7.0
+@pytest.mark.parametrize("schedule", [Geometric(7.0, 1e-6), PowerLaw(7.0, 1.0001), FixedHorizon(7.0, 10**6)], ids=repr)
+def test_a_million_naive_additions(schedule):
+    shares = np.fromiter((schedule.epsilon(i) for i in range(1, 1_000_001)), np.float64)
+    assert float(np.cumsum(shares)[-1]) <= 7.0 and float(np.cumsum(shares[::-1])[-1]) <= 7.0
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (Geometric(40, 1), Geometric(np.float64(40.0), np.int64(1))),
+        (Geometric(40.0, 0.5), Geometric(np.float32(40.0), np.float32(0.5))),
+        (PowerLaw(40, 2), PowerLaw(40.0, np.float64(2.0))),
+        (FixedHorizon(40, 4), FixedHorizon(np.float32(40.0), np.uint8(4))),
+    ],
+)
+def test_the_same_numbers_print_the_same(one, same):
+    """A ledger knows a schedule by its print."""
+    assert one == same and repr(one) == repr(same) and parse_schedule(repr(same)) == one
+    assert type(one.epsilon(1)) is type(same.epsilon(1)) is float
+    assert one.epsilon(1) == same.epsilon(1)
+
+
+@given(st.floats(0.015625, 2.0**100, width=32), st.floats(0.0009765625, 10.0, width=32), st.integers(1, 500))
+def test_narrow_floats_keep_the_law(budget, decay, count):
+    schedule = Geometric(np.float32(budget), np.float32(decay))
+    assert math.fsum(charges(schedule, count)) <= budget
+
+
+@pytest.mark.parametrize("value", ["40", None, 10**400, True, 1j, [40.0], math.nan])
+def test_what_is_no_number_is_refused(value):
+    for make in (lambda: Geometric(value, 0.04), lambda: Geometric(1.0, value), lambda: PowerLaw(1.0, value),
+                 lambda: FixedHorizon(value, 4), lambda: FixedHorizon(1.0, value)):  # fmt: skip
+        with pytest.raises(InvalidValueError):
+            make()
+
+
+@pytest.mark.parametrize("plays", [np.arange(-1, 200), [1.0, math.nan], -3, "7", ["a", "b"], [None], True])
+def test_bad_plays_are_one_line(plays):
+    with pytest.raises(InvalidValueError, match="plays") as caught:
+        Geometric(40.0, 0.04).spent(plays)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 100
 
 
 @pytest.mark.parametrize("make", plain)

@@ -43,7 +43,7 @@ def main(folder: str, kills: int) -> None:
                 victim(path, released, run)
             finally:
                 os._exit(3)
-        time.sleep(draw.uniform(0.002, 0.04))
+        time.sleep(draw.uniform(0.002, 0.07))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:

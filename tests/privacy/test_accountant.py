@@ -18,7 +18,8 @@ def test_the_known_value():
     assert found.sum_epsilon == pytest.approx(34.587, abs=5e-4)
     assert found.tight_epsilon == pytest.approx(28.52, abs=5e-3)
     assert (found.method, found.epsilon, found.delta) == ("pld", found.tight_epsilon, 1e-6)
-    assert found.whole_update == 25_818 * found.epsilon
+    # d tight bounds at delta 1e-6 would hold at d x 1e-6 only: the whole update is d x the sum, which is pure.
+    assert (found.whole_update, found.whole_delta) == (25_818 * found.sum_epsilon, 0.0)
     assert "per coordinate" in found.sentence() and "whole update (d = 25818)" in found.sentence()
 
 
@@ -26,9 +27,18 @@ def test_one_release_is_its_epsilon():
     found = compose([Event(1.5)])
     assert found.sum_epsilon == 1.5 and found.tight_epsilon == pytest.approx(1.5, abs=1e-3)
     assert found.epsilon == min(found.sum_epsilon, found.tight_epsilon) == found.whole_update
-    strict = compose([Event(1.5, "gaussian", 1e-6)], delta=1e-9)
-    assert (strict.method, strict.epsilon, strict.delta) == ("sum", 1.5, 1e-6)
     assert compose([]).epsilon == 0.0
+
+
+def test_a_sum_with_more_delta_than_asked_for_does_not_compete():
+    event = Event(1.5, "gaussian", 1e-6)
+    strict = compose([event], delta=1e-9)
+    assert (strict.method, strict.delta) == ("pld", 1e-9) and strict.epsilon > 1.5
+    fair = compose([event], delta=1e-6)
+    assert fair.delta <= 1e-6 and fair.epsilon == pytest.approx(1.5, abs=1e-3)
+    many = compose([event] * 3, delta=1e-6)
+    assert many.method == "pld" and many.sum_delta == pytest.approx(3e-6) and "delta = 3e-06" in many.sentence()
+    assert (many.whole_update, many.whole_delta) == (many.epsilon, 1e-6)
 
 
 @pytest.mark.parametrize("count", [10, 100])
@@ -77,7 +87,7 @@ def test_gaussian_releases():
 def test_a_ledgers_rows_become_events():
     ledger, schedule = MemoryLedger(), FixedHorizon(4.0, 4)
     for i, mechanism in enumerate([Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-6), PrivUnit(l2=1.0)]):
-        ledger.reserve("a", f"{i}", schedule, unit="update", mechanism=repr(mechanism))
+        ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
     events = events_of(ledger.charges("a"))
     assert [(event.kind, event.delta) for event in events] == [("laplace", 0.0), ("gaussian", 1e-6), ("pure", 0.0)]
     ledger.reserve("a", "x", schedule)

@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from pausefl.privacy import FixedHorizon, Geometric, Laplace, SqliteLedger
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, SecureNoise, SqliteLedger
 
 
 def run(*arguments, code=0):
@@ -27,9 +27,9 @@ def run(*arguments, code=0):
 @pytest.fixture
 def path(tmp_path):
     ledger = SqliteLedger(tmp_path / "ledger.db", clock=lambda: 12.5)
-    mechanism = repr(Laplace(unit="coordinate", width=0.003))
+    mechanism = Laplace(unit="coordinate", width=0.003)
     for i in range(50):
-        ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), unit="coordinate", mechanism=mechanism)
+        ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=mechanism, noise=SecureNoise())
     ledger.reserve("b", "run/1", FixedHorizon(8.0, 4))
     return ledger.path
 
@@ -38,12 +38,50 @@ def test_show(path):
     a, b = json.loads(run("ledger", "show", path, "--dimension", 25818, "--json"))
     assert a["releases"] == 50 and a["spent"] == pytest.approx(34.587, abs=1e-3)
     assert a["left"] == pytest.approx(40.0 - a["spent"]) and a["tight"] == pytest.approx(28.52, abs=5e-3)
-    assert float(a["whole_update"]) == pytest.approx(25818 * a["spent"], rel=1e-4)
-    # 99 % of a geometric budget is gone after log(100) / 0.04 = 115.1 releases.
-    assert a["releases_left"] is None and a["releases_until_99_percent"] == 116 - 50
+    assert (a["bound"], a["bound_delta"], a["method"]) == (a["tight"], 1e-6, "pld")
+    assert a["whole_update"] == pytest.approx(25818 * a["spent"], rel=1e-9) and a["whole_delta"] == 0.0
+    # 99 % of a geometric budget is gone after log(100) / 0.04 = 115.1 releases; Laplace noise can do 1e-9 and more.
+    assert a["releases_until_99_percent"] == 116 - 50
+    assert a["ended_by"] == "least epsilon" and a["mechanisms"][0].endswith("noise: secure")
+    schedule = Geometric(40.0, 0.04)
+    assert schedule.epsilon(50 + a["releases_left"]) >= 1e-9 > schedule.epsilon(51 + a["releases_left"])
     assert b["releases_left"] == 3 and b["left"] == pytest.approx(6.0) and b["tight"] is None
+    assert (b["ended_by"], b["unstated"], b["unit"], b["method"]) == ("schedule", 1, "unstated", "sum")
     text = run("ledger", "show", path)
-    assert "spent 34.5866 of 40" in text and "no end; 66 until 99 %" in text and "exhaustion: 3" in text
+    assert "spent 34.5866 of 40" in text and "66 until 99 %" in text and "exhaustion: 3" in text
+    assert "delta spent 0 of 0.001" in text and "at delta 1e-06, by pld" in text and "delta is unknown" in text
+
+
+def test_show_says_every_delta(tmp_path):
+    """Five Gaussian releases of delta 1e-4: their sum is no bound at 1e-6, and five more exhaust delta."""
+    ledger = SqliteLedger(tmp_path / "l.db")
+    for i in range(5):
+        ledger.reserve("a", f"{i}", FixedHorizon(10.0, 100), mechanism=Gaussian(l2=1.0, delta=1e-4))
+    (a,) = json.loads(run("ledger", "show", ledger.path, "--json"))
+    assert a["spent_delta"] == pytest.approx(5e-4) and (a["method"], a["bound_delta"]) == ("pld", 1e-6)
+    assert a["bound"] == a["tight"] and a["whole_delta"] == a["spent_delta"]
+    assert (a["releases_left"], a["ended_by"]) == (5, "delta")
+    text = run("ledger", "show", ledger.path)
+    assert "delta spent 0.0005 of 0.001" in text and "whole update: 0.5 at delta 0.0005" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["ledger", "show", "LEDGER", "--dimension", -5], "dimension"),
+        (["ledger", "show", "LEDGER", "--dimension", 0], "dimension"),
+        (["ledger", "show", "LEDGER", "--delta", 0], "delta"),
+        (["ledger", "show", "LEDGER", "--delta", "nan"], "delta"),
+        (["audit", "laplace", "--epsilon", 1, "--seed", -1], "seed"),
+        (["audit", "laplace", "--epsilon", 1, "--confidence", 2], "confidence"),
+        (["audit", "laplace", "--epsilon", 1, "--runs", 5], "runs"),
+        (["audit", "privunit", "--epsilon", 1, "--delta", 0.1], "delta"),
+        (["audit", "gaussian", "--epsilon", 1, "--delta", 0], "delta"),
+    ],
+)
+def test_bad_values_are_one_line(path, arguments, names):
+    error = run(*(path if word == "LEDGER" else word for word in arguments), code=2)
+    assert names in error and error.count("\n") == 1
 
 
 def test_export(path):
@@ -62,9 +100,15 @@ def test_verify(path):
     assert head["hash"] in run("ledger", "verify", path, "--head", head["hash"])
     assert "older copy" in run("ledger", "verify", path, "--head", "f" * 64, code=2)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TRIGGER no_update; UPDATE charges SET epsilon = 0.001 WHERE seq = 20")
+        (again,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'no_update'").fetchone()
+        edit = "UPDATE charges SET epsilon = 0.001 WHERE seq = 20"
+        connection.executescript(f"DROP TRIGGER no_update; {edit}; {again}")
     error = run("ledger", "verify", path, code=2)
     assert "row 20" in error and error.count("\n") == 1
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"DROP TRIGGER no_update; UPDATE charges SET unit = x'00ff'; {again}")
+    error = run("ledger", "verify", path, code=2)
+    assert "cannot be trusted" in error and error.count("\n") == 1
     assert "no such file" in run("ledger", "verify", path.parent / "none.db", code=2)
     assert not (path.parent / "none.db").exists()
 
@@ -76,5 +120,20 @@ def test_audit():
     assert secure["private"] and not simulated["private"]
     assert all(one["lower"] > 0.0 and one["claimed"] == 1.5 for one in (secure, simulated))
     text = run("audit", "privunit", "--epsilon", 4, "--runs", 1000, "--source", "simulated")
-    assert "not private" in text and "holds" in text
+    assert "not private" in text and "not refuted" in text
+    assert "not refuted" in run("audit", "privunit", "--epsilon", 1, "--delta", 0, "--source", "simulated")
     assert "epsilon" in run("audit", "privunit", "--epsilon", "nan", "--source", "simulated", code=2)
+
+
+def test_audit_says_when_it_cannot_tell():
+    """500 runs cannot refute 8, whatever the mechanism does; that is no success, and no failure either."""
+    few = ["audit", "laplace", "--epsilon", 8, "--runs", 500, "--source", "simulated"]
+    assert "inconclusive: at most 4.2" in run(*few) and "raise --runs" in run(*few)
+    (one,) = json.loads(run(*few, "--json"))
+    assert one["passed"] and one["verdict"].startswith("inconclusive") and one["attainable"] < 8
+
+
+def test_audit_finds_the_low_bits_of_simulated_noise():
+    words = ["audit", "laplace", "--epsilon", 1.5, "--runs", 40_000, "--source", "simulated"]
+    assert "lowest set bit" in run(*words, "--low-bits", code=1)
+    assert "not refuted" in run(*words)

@@ -140,6 +140,54 @@ def test_a_zero_update_is_released_like_any_other(norm):
     assert np.isfinite(PrivUnit(l2=1.0, norm=norm).release(np.zeros(1), 4.0, SecureNoise()).update).all()
 
 
+class Counting(SimulatedNoise):
+    """Counts what is asked of it."""
+
+    drawn = 0
+
+    def normal(self, size):
+        Counting.drawn += size
+        return super().normal(size)
+
+
+def test_a_zero_update_draws_as_much_as_any_other():
+    counts = []
+    for update in (np.zeros(7), np.ones(7)):
+        Counting.drawn = 0
+        PrivUnit(l2=1.0).release(update, 4.0, Counting(np.random.default_rng(0)))
+        counts.append(Counting.drawn)
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 500.0])
+def test_no_draw_is_infinitely_far_out(gaussian, epsilon):
+    cap = best_cap(50, epsilon, gaussian)
+    for coin in (2.0**-54, 1.0 - 2.0**-53):
+        for place in (2.0**-54, 1.0 - 2.0**-53, 1.0):
+            assert math.isfinite(cap.along(coin, place))
+
+
+@pytest.mark.parametrize(
+    "mechanism", [PrivUnit(l2=1e30), PrivUnit(l2=1e30, norm="private"), Gaussian(l2=1e30, delta=1e-12)], ids=repr
+)
+def test_a_narrow_float_is_never_infinite(mechanism):
+    """Noise beyond what float32 holds is cut off, after the fact and whatever the update."""
+    model = {"w": np.ones((2, 40), np.float32)}
+    noise = SimulatedNoise(np.random.default_rng(0))
+    for _ in range(20):
+        flat = mechanism.release(np.ones(80, np.float32), mechanism.least_epsilon, noise).update
+        named = mechanism.release(model, mechanism.least_epsilon, noise, layers=Layers.of(model)).update["w"]
+        assert flat.dtype == named.dtype == np.float32 and np.isfinite(flat).all() and np.isfinite(named).all()
+    wide = mechanism.release(np.ones(80), mechanism.least_epsilon, noise).update
+    assert np.isfinite(wide).all()
+
+
+def test_the_gaussian_refuses_an_epsilon_whose_delta_floats_cannot_tell():
+    with pytest.raises(InvalidValueError, match="between 1e-06"):
+        Gaussian(l2=1.0, delta=1e-12).release(np.ones(3), 1e-7, SimulatedNoise(np.random.default_rng(0)))
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("value", [0.0, 0.37, 1.0])
 def test_the_private_norm_is_unbiased_and_private(epsilon, value):

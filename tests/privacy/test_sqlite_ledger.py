@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pausefl.errors import LedgerError
-from pausefl.privacy import Geometric, SqliteLedger
+from pausefl.privacy import Geometric, SqliteLedger, chain, sqlite_file, sqlite_ledger
 
 SCHEDULE = Geometric(40.0, 0.04)
 
@@ -31,7 +32,10 @@ def filled(path: Path, rows: int = 5) -> SqliteLedger:
 
 def edit(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TRIGGER no_update; DROP TRIGGER no_delete;" + ";".join(statements))
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        connection.executescript(
+            ";".join([*(f"DROP TRIGGER {name}" for name, _ in triggers), *statements, *(sql for _, sql in triggers)])
+        )
 
 
 def test_killed_at_200_random_instants(tmp_path):
@@ -92,7 +96,19 @@ def test_commits_are_synced_to_the_disk(tmp_path):
         ["UPDATE charges SET epsilon = 0.001 WHERE seq = 2"],
         ["UPDATE charges SET release = 'other' WHERE seq = 5"],
         ["UPDATE charges SET time = 2.0 WHERE seq = 1"],
+        ["UPDATE charges SET epsilon = 1e-6"],
         ["UPDATE charges SET budget = 400.0"],
+        ["UPDATE charges SET budget = 400.0, schedule = 'Geometric(budget=400.0, decay=0.04)'"],
+        ["UPDATE charges SET delta = 1e-9 WHERE seq = 1"],
+        ["UPDATE charges SET unit = x'00ff'"],
+        ["UPDATE charges SET unit = CAST(x'ff' AS TEXT)"],
+        ["UPDATE charges SET play = 'one' WHERE seq = 1"],
+        ["UPDATE charges SET epsilon = 9e999 WHERE seq = 1"],
+        ["PRAGMA user_version = 3"],
+        ["PRAGMA application_id = 7"],
+        ["CREATE TRIGGER ignore BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END"],
+        ["CREATE TABLE more (x)"],
+        ["CREATE INDEX other ON charges (epsilon)"],
         ["DELETE FROM charges WHERE seq = 3"],
         ["DELETE FROM charges WHERE seq = 5"],
         ["DELETE FROM charges WHERE seq > 2"],
@@ -114,6 +130,8 @@ def test_tampering_shows(tmp_path, tampering):
     ledger = filled(tmp_path / "l.db")
     edit(tmp_path / "l.db", *tampering)
     with pytest.raises(LedgerError, match="release nothing"):
+        ledger.reserve("a", "next", SCHEDULE)
+    with pytest.raises(LedgerError, match="release nothing"):
         ledger.verify()
     with pytest.raises(LedgerError):
         SqliteLedger(tmp_path / "l.db")
@@ -123,8 +141,107 @@ def test_tampering_shows(tmp_path, tampering):
 def test_a_cut_tail_stops_an_open_ledger_too(tmp_path, tampering):
     ledger = filled(tmp_path / "l.db")
     edit(tmp_path / "l.db", tampering)
-    with pytest.raises(LedgerError, match="head"):
+    with pytest.raises(LedgerError, match=r"head|not the file"):
         ledger.reserve("a", "next", SCHEDULE)
+
+
+@pytest.mark.parametrize("when", ["other tables", "while it runs"])
+def test_a_row_that_is_not_taken_is_not_charged(tmp_path, monkeypatch, when):
+    """A trigger that swallows the row: seen beforehand, and if that check were gone, by the count of rows."""
+    ledger = filled(tmp_path / "l.db")
+    with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
+        connection.execute("CREATE TRIGGER swallow BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END")
+    if when == "while it runs":
+        monkeypatch.setattr(sqlite_ledger, "check_schema", lambda connection: None)
+    with pytest.raises(LedgerError, match="triggers" if when == "other tables" else "did not take"):
+        ledger.reserve("a", "next", SCHEDULE)
+
+
+def forge(path: Path, **changes: dict[int, object]) -> None:
+    """Write other values into rows, and chain them anew: what somebody with the source code can do."""
+    charges = [chain.charge_of(row) for row in filled(path)._known.rows]
+    previous, rows = chain.START, []
+    for place, charge in enumerate(charges, 1):
+        there = {name: by_row[place] for name, by_row in changes.items() if place in by_row}
+        rows.append(chain.row_of(previous, place, replace(charge, **there)))
+        previous = rows[-1][-1]
+    with closing(sqlite3.connect(path)) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        connection.executescript(";".join(f"DROP TRIGGER {name}" for name, _ in triggers) + "; DELETE FROM charges")
+        connection.executemany(sqlite_ledger.INSERT, rows)
+        connection.execute("UPDATE head SET hash = ?", (previous,))
+        connection.commit()
+        connection.executescript(";".join(sql for _, sql in triggers))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"epsilon": {2: -1.0}}, "impossible"),
+        ({"epsilon": {2: 0.0}}, "impossible"),
+        ({"delta": {2: -1e-9}}, "impossible"),
+        ({"delta": dict.fromkeys(range(1, 6), 3e-4)}, "limit of delta"),
+        ({"epsilon": {2: 0.5}}, "not charged what its schedule says"),
+        ({"play": {2: 7}}, "gap"),
+        ({"schedule": {2: "Geometric(budget=41.0, decay=0.04)"}}, "changes"),
+        ({"budget": dict.fromkeys(range(1, 6), 400.0)}, "not its schedule's"),
+        (
+            {"schedule": dict.fromkeys(range(1, 6), "Mine()"), "budget": dict.fromkeys(range(1, 6), 5.0)},
+            "more than its",
+        ),
+    ],
+    ids=repr,
+)
+def test_impossible_values_show_though_every_hash_fits(tmp_path, changes, why):
+    forge(tmp_path / "l.db", **changes)
+    with pytest.raises(LedgerError, match=why):
+        SqliteLedger(tmp_path / "l.db")
+
+
+def test_a_forged_chain_shows_to_whoever_has_it_open(tmp_path):
+    ledger = filled(tmp_path / "open.db")
+    shutil.copy(tmp_path / "open.db", tmp_path / "l.db")
+    (tmp_path / "l.db").unlink()
+    forge(tmp_path / "l.db", time={1: 3.0})
+    SqliteLedger(tmp_path / "l.db")
+    shutil.copy(tmp_path / "l.db", tmp_path / "open.db")
+    with pytest.raises(LedgerError, match="not the file that was opened"):
+        ledger.reserve("a", "next", SCHEDULE)
+
+
+def test_two_open_ledgers_take_turns(tmp_path):
+    """Each sees that the other has written, and reads what is new."""
+    ledgers = [filled(tmp_path / "l.db", 1), SqliteLedger(tmp_path / "l.db")]
+    plays = [ledgers[i % 2].reserve("a", f"turn/{i}", SCHEDULE).play for i in range(20)]
+    assert plays == list(range(2, 22)) and ledgers[0].verify() == ledgers[1].verify()
+
+
+def test_a_look_that_fails_after_the_commit_does_not_undo_the_charge(tmp_path, monkeypatch):
+    ledger = filled(tmp_path / "l.db", 1)
+    monkeypatch.setattr(sqlite_file, "data_version", lambda connection: connection.execute("nonsense"))
+    assert ledger.reserve("a", "next", SCHEDULE).play == 2
+    monkeypatch.undo()
+    assert ledger.reserve("a", "after", SCHEDULE).play == 3
+
+
+def test_creation_leaves_nothing_half_made(tmp_path, monkeypatch):
+    def crash(*_):
+        raise OSError("power cut")
+
+    monkeypatch.setattr(sqlite_file.os, "link", crash)
+    with pytest.raises(LedgerError, match="power cut"):
+        SqliteLedger(tmp_path / "l.db")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    SqliteLedger(tmp_path / "l.db")
+    assert [found.name for found in tmp_path.iterdir()] == ["l.db"]
+
+
+def test_a_journal_without_its_ledger_is_no_new_ledger(tmp_path):
+    (tmp_path / "l.db-journal").write_bytes(b"what is left of a ledger")
+    with pytest.raises(LedgerError, match="journal"):
+        SqliteLedger(tmp_path / "l.db")
+    assert not (tmp_path / "l.db").exists()
 
 
 def test_rows_cannot_be_changed_by_accident(tmp_path):
@@ -143,9 +260,13 @@ def test_a_noted_head_shows_an_older_copy(tmp_path):
     late = ledger.verify()
     assert ledger.verify(early.hash) == ledger.verify(late.hash) == late
     shutil.copy(tmp_path / "old.db", tmp_path / "l.db")
-    assert ledger.verify() == early  # a chain alone cannot see this
+    for open_one in (ledger.verify, lambda: ledger.reserve("a", "next", SCHEDULE)):
+        with pytest.raises(LedgerError, match="older copy"):
+            open_one()
+    fresh = SqliteLedger(tmp_path / "l.db")
+    assert fresh.verify() == early  # a chain alone cannot see this
     with pytest.raises(LedgerError, match="older copy"):
-        ledger.verify(late.hash)
+        fresh.verify(late.hash)
 
 
 def test_a_locked_database_charges_nothing(tmp_path):
@@ -224,12 +345,10 @@ def test_a_damaged_database_charges_nothing(tmp_path, damage):
             connection.execute("PRAGMA application_id = 7" if damage == "foreign" else "PRAGMA user_version = 99")
     with pytest.raises(LedgerError):
         ledger.verify()
-    if damage in ("garbage", "truncated", "empty"):
-        with pytest.raises(LedgerError):
-            ledger.reserve("a", "next", SCHEDULE)
-    if damage != "empty":  # an empty file is a new ledger to whoever opens it: only a noted head can tell
-        with pytest.raises(LedgerError):
-            SqliteLedger(path)
+    with pytest.raises(LedgerError):
+        ledger.reserve("a", "next", SCHEDULE)
+    with pytest.raises(LedgerError):
+        SqliteLedger(path)
 
 
 def test_a_missing_ledger_is_not_created_for_readers(tmp_path):

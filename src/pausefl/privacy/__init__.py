@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Any
 from pausefl.errors import AlreadyReservedError as AlreadyReserved
 from pausefl.errors import BudgetExceededError as BudgetExceeded
 from pausefl.errors import LedgerError
+from pausefl.privacy.charge import Charge
 from pausefl.privacy.gaussian import Gaussian
 from pausefl.privacy.laplace import Laplace
 from pausefl.privacy.layers import Layers
-from pausefl.privacy.ledger import Charge, Ledger, MemoryLedger
+from pausefl.privacy.ledger import Ledger, MemoryLedger
 from pausefl.privacy.mechanism import Guarantee, Mechanism, Released
 from pausefl.privacy.noise import Noise, SecureNoise, SimulatedNoise
 from pausefl.privacy.privunit import PrivUnit
-from pausefl.privacy.schedule import FixedHorizon, Geometric, PowerLaw, Schedule
+from pausefl.privacy.schedule import SCHEDULES, FixedHorizon, Geometric, PowerLaw, Schedule
 
 if TYPE_CHECKING:
     from pausefl.privacy.sqlite_ledger import SqliteLedger
-
-SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
 
 __all__ = [
     "SCHEDULES",

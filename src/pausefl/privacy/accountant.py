@@ -7,7 +7,6 @@ Google's dp-accounting, whose discretisation only ever rounds the loss up.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pausefl.errors import MissingExtraError, require
+from pausefl.privacy.charge import Charge
 from pausefl.privacy.gaussian import noise_multiplier
-from pausefl.privacy.ledger import Charge
 from pausefl.privacy.mechanism import Unit
 from pausefl.types import Epsilon
 
@@ -49,11 +48,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What was leaked in all.  Of two valid bounds the smaller counts, and ``method`` says which it is.
+    """What was leaked in all.  Of two bounds at the same delta the smaller counts, and ``method`` says which it is.
 
-    The sum holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if whether to go on
-    was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of the whole
-    schedule) is the promise.
+    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than the
+    delta asked for.  It holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if
+    whether to go on was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of
+    the whole schedule) is the promise.
     """
 
     releases: int
@@ -66,13 +66,14 @@ class Leakage:
 
     @property
     def method(self) -> Literal["sum", "pld"]:
-        """Which of the two bounds is the smaller."""
-        return "sum" if self.sum_epsilon <= self.tight_epsilon else "pld"
+        """Which of the two bounds is the smaller; a sum that gives up more delta than was asked for is no rival."""
+        fair = self.sum_delta <= self.tight_delta
+        return "sum" if fair and self.sum_epsilon <= self.tight_epsilon else "pld"
 
     @property
     def epsilon(self) -> Epsilon:
-        """The smaller of the two."""
-        return min(self.sum_epsilon, self.tight_epsilon)
+        """What was leaked, at ``delta``."""
+        return self.sum_epsilon if self.method == "sum" else self.tight_epsilon
 
     @property
     def delta(self) -> float:
@@ -81,15 +82,21 @@ class Leakage:
 
     @property
     def whole_update(self) -> Epsilon:
-        """The same for the whole update: d x epsilon if the unit is one coordinate."""
-        return self.epsilon * self.dimension if self.unit == "coordinate" else self.epsilon
+        """The same for the whole update: d x the sum if the unit is one coordinate."""
+        # d tight bounds would need d x their delta, which soon says nothing; the sum's delta is mostly 0.
+        return self.sum_epsilon * self.dimension if self.unit == "coordinate" else self.epsilon
+
+    @property
+    def whole_delta(self) -> float:
+        """The delta that goes with ``whole_update``."""
+        return min(1.0, self.sum_delta * self.dimension) if self.unit == "coordinate" else self.delta
 
     def sentence(self) -> str:
         """Say it in one line, for a report."""
-        slack = f" (delta = {self.delta:g})" if self.delta else ""
         return (
-            f"epsilon = {self.epsilon:.4g} per {self.unit}{slack} by {self.method} over {self.releases} releases; "
-            f"sum {self.sum_epsilon:.5g}; whole update (d = {self.dimension}): {self.whole_update:.5g}"
+            f"epsilon = {self.epsilon:.4g} per {self.unit} (delta = {self.delta:g}) by {self.method} over "
+            f"{self.releases} releases; sum {self.sum_epsilon:.5g} (delta = {self.sum_delta:g}); whole update "
+            f"(d = {self.dimension}): {self.whole_update:.5g} (delta = {self.whole_delta:g})"
         )
 
 
@@ -112,19 +119,11 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6, unit: Unit = "updat
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:
     """Read a ledger's rows as events, or None if a row's mechanism is not known: then there is no tight bound."""
-    events = []
-    for charge in charges:
-        kind, _, rest = charge.mechanism.partition("(")
-        delta = re.search(r"delta=([0-9.e-]+)", rest)
-        if kind == "Laplace":
-            events.append(Event(charge.epsilon))
-        elif kind == "PrivUnit":
-            events.append(Event(charge.epsilon, "pure"))
-        elif kind == "Gaussian" and delta:
-            events.append(Event(charge.epsilon, "gaussian", float(delta[1])))
-        else:
-            return None
-    return events
+    kinds: dict[str, Kind] = {"laplace": "laplace", "gaussian": "gaussian", "pure": "pure"}
+    found = list(charges)
+    if any(charge.loss not in kinds for charge in found):
+        return None
+    return [Event(charge.epsilon, kinds[charge.loss], charge.delta) for charge in found]
 
 
 def _tight(events: Sequence[Event], delta: float, total: Epsilon) -> Epsilon:

@@ -10,7 +10,7 @@ probabilities gets a one-sided Clopper-Pearson bound at half of the error, so th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import betaincinv
@@ -34,6 +34,8 @@ class Audit:
     claimed: Epsilon
     delta: float
     lower: Epsilon
+    attainable: Epsilon
+    """What as many runs show of a mechanism without any noise: an epsilon above it cannot be refuted."""
     event: str
     runs: int
     error: float
@@ -43,23 +45,41 @@ class Audit:
         """Whether the claim survived; never a proof of it."""
         return self.lower <= self.claimed
 
+    @property
+    def verdict(self) -> str:
+        """What the attack says of the claim."""
+        if not self.passed:
+            return "BROKEN"
+        if self.attainable <= self.claimed:
+            return f"inconclusive: at most {self.attainable:.3f} could be shown with {self.runs} runs; raise --runs"
+        return "not refuted"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A side of a threshold on one number seen."""
+    """A side of a threshold on one number seen: a coordinate, or the norm of all."""
 
+    view: int | None
     low_bits: bool
     above: bool
     threshold: float
 
     def holds(self, seen: FloatArray) -> BoolArray:
         """Return in which runs it happened."""
-        score = low_bit(seen) if self.low_bits else seen
+        score = self.score(seen)
         return score >= self.threshold if self.above else score < self.threshold
 
+    def score(self, seen: FloatArray) -> FloatArray:
+        """Return the number seen in each run."""
+        # A norm that is constant up to rounding tells nothing but its rounding, which only low bits may speak of.
+        norms = np.linalg.norm(seen, axis=1).astype(np.float32).astype(np.float64)
+        values: FloatArray = norms if self.view is None else seen[:, self.view]
+        return low_bit(values) if self.low_bits else values
+
     def __str__(self) -> str:
-        what = "lowest set bit" if self.low_bits else "output"
-        return f"{what} {'>=' if self.above else '<'} {self.threshold:.6g}"
+        what = "norm" if self.view is None else f"coordinate {self.view}"
+        bits = "lowest set bit of " if self.low_bits else ""
+        return f"{bits}{what} {'>=' if self.above else '<'} {self.threshold:.6g}"
 
 
 def audit(
@@ -82,17 +102,20 @@ def audit(
     bits = noise.private if low_bits is None else low_bits
     seen = {x: mechanism.trials(x, runs, epsilon, noise) for x in sorted({x for pair in _LEVELS for x in pair})}
     delta, half = mechanism.guarantee.delta, runs // 2
+    # The first coordinate is where the inputs differ; noise that leaks into its neighbour or the norm shows there.
+    views: list[tuple[int | None, bool]] = [(0, False), (1, False), (None, False), *([(0, True)] if bits else [])]
     candidates = [
-        (*_best_event(seen[a][:half], seen[b][:half], delta, with_bits), a, b)
+        (*_best_event(seen[a][:half], seen[b][:half], delta, Event(view, with_bits, True, 0.0)), a, b)
         for pair in _LEVELS
         for a, b in (pair, pair[::-1])
-        for with_bits in ((False, True) if bits else (False,))
+        for view, with_bits in views
     ]
     _, event, a, b = max(candidates, key=lambda candidate: candidate[0])
     hits = int(event.holds(seen[a][half:]).sum()), int(event.holds(seen[b][half:]).sum())
     lower = epsilon_bound(*hits, runs - half, delta, error)
+    most = epsilon_bound(runs - half, 0, runs - half, delta, error)
     said = f"{event}, inputs {a:g} and {b:g} times the clip"
-    return Audit(repr(mechanism), noise.name, noise.private, epsilon, delta, lower, said, runs, error)
+    return Audit(repr(mechanism), noise.name, noise.private, epsilon, delta, lower, most, said, runs, error)
 
 
 def epsilon_bound(hits_a: int, hits_b: int, runs: int, delta: float, error: float) -> Epsilon:
@@ -115,17 +138,18 @@ def low_bit(seen: FloatArray) -> FloatArray:
     return np.where(whole == 0, 1074.0, lowest).astype(np.float64)
 
 
-def _best_event(first: FloatArray, second: FloatArray, delta: float, bits: bool) -> tuple[float, Event]:
-    """Return the event that accuses most on these runs, by an estimate that rare events cannot win by luck."""
-    x, y = (low_bit(first), low_bit(second)) if bits else (first, second)
+def _best_event(first: FloatArray, second: FloatArray, delta: float, kind: Event) -> tuple[float, Event]:
+    """Return the event of this kind that accuses most, by an estimate that rare events cannot win by luck."""
+    x, y = kind.score(first), kind.score(second)
     cuts = np.unique(np.quantile(np.concatenate([x, y]), np.linspace(0.0, 1.0, 401)))
     below_x = np.searchsorted(np.sort(x), cuts) / len(x)
     below_y = np.searchsorted(np.sort(y), cuts) / len(y)
-    best = (-math.inf, Event(bits, True, 0.0))
+    best = (-math.inf, kind)
     for above in (True, False):
         p, q = (1.0 - below_x, 1.0 - below_y) if above else (below_x, below_y)
         spread = 3.0 * np.sqrt(np.maximum(p, 1.0 / len(x)) / len(x))
         rough = np.log(np.maximum(p - spread - delta, 1e-300) / (q + 3.0 * np.sqrt(q / len(y)) + 4.0 / len(y)))
         place = int(np.argmax(rough))
-        best = max(best, (float(rough[place]), Event(bits, above, float(cuts[place]))), key=lambda found: found[0])
+        found = replace(kind, above=above, threshold=float(cuts[place]))
+        best = max(best, (float(rough[place]), found), key=lambda one: one[0])
     return best

@@ -23,6 +23,7 @@ _MARGIN = 1e-9
 """Taken off epsilon: more than the incomplete beta function errs by in log c, at a million dimensions too."""
 _SURE = 1.0 - 2.0**-20
 """The most often a draw may land beyond the cut: nearer to 1, floats no longer carry the odds against it."""
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Cap:
     def along(self, coin: float, place: float) -> float:
         """Turn two uniform numbers into <V, u>, by inverting its distribution function."""
         above = self.tail * place if coin < self.inside else self.tail + (1.0 - self.tail) * place
+        # Next to 1 the sum rounds to 1, and next to 0 the product to 0: either would be infinitely far out.
+        above = min(max(above, _LEAST), 1.0 - 2.0**-53)
         if self.gaussian:
             return -float(ndtri(above)) / math.sqrt(self.dimension)
         if self.dimension == 1:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from pausefl.errors import require
@@ -29,6 +30,8 @@ class Gaussian(Mechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    least_epsilon: ClassVar[Epsilon] = 1e-6  # below it the two terms of delta cancel in floats
+    loss: ClassVar[Literal["gaussian"]] = "gaussian"
     l2: float
     delta: float
 
@@ -46,9 +49,14 @@ class Gaussian(Mechanism):
         return 2.0 * self.l2 * noise_multiplier(epsilon, self.delta)
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        clip_norm(vector, 2, self.l2)
-        noise.gaussian(vector, 2.0 * self.l2, noise_multiplier(epsilon, self.delta))
-        return vector
+        return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
+
+    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        for row in rows:
+            clip_norm(row, 2, self.l2)
+        multiplier = noise_multiplier(epsilon, self.delta)
+        noise.gaussian(rows.reshape(-1), 2.0 * self.l2, multiplier, coordinates=rows.shape[1])
+        return rows
 
 
 def gaussian_delta(epsilon: Epsilon, multiplier: float) -> float:

@@ -6,7 +6,7 @@ Reference: Dwork, McSherry, Nissim and Smith (2006); PAUSE, Theorem 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Laplace(Mechanism):
     """
 
     name: ClassVar[str] = "laplace"
+    loss: ClassVar[Literal["laplace"]] = "laplace"
     unit: Unit
     width: float | None = None
     l1: float | None = None
@@ -51,22 +52,19 @@ class Laplace(Mechanism):
             return Guarantee("coordinate", "linf", self._size / 2.0)
         return Guarantee("update", "l1", self._size)
 
-    def trials(self, level: float, runs: int, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        """Return one number per run; coordinates are independent runs of each other."""
-        if self.unit == "update":
-            return Mechanism.trials(self, level, runs, epsilon, noise)
-        vector = np.full(runs, level * self.guarantee.bound)
-        return np.asarray(self.release(vector, epsilon, noise).update)
-
     @property
     def _size(self) -> float:
         return (self.width if self.unit == "coordinate" else self.l1) or 0.0
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
+
+    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         if self.unit == "coordinate":
-            np.clip(vector, -self._size / 2.0, self._size / 2.0, out=vector)
-            noise.laplace(vector, self._size, epsilon, coordinates=1)
+            np.clip(rows, -self._size / 2.0, self._size / 2.0, out=rows)
+            noise.laplace(rows.reshape(-1), self._size, epsilon, coordinates=1)
         else:
-            clip_norm(vector, 1, self._size)
-            noise.laplace(vector, 2.0 * self._size, epsilon, coordinates=vector.size)
-        return vector
+            for row in rows:
+                clip_norm(row, 1, self._size)
+            noise.laplace(rows.reshape(-1), 2.0 * self._size, epsilon, coordinates=rows.shape[1])
+        return rows

@@ -98,15 +98,23 @@ def pack(update: Update, layers: Layers | None) -> FloatArray:
 
 
 def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[str, Tensor] | Tensor:
-    """Return the vector in the form and precision of the update it came from, without what stays local."""
+    """Return the vector in the form and precision of the update it came from, without what stays local.
+
+    What a float32 cannot hold becomes the largest it can: of what is randomised already any function may be released.
+    """
     if not isinstance(update, Mapping) or layers is None:
-        return vector.astype(np.asarray(update).dtype, copy=False)
+        return _narrow(vector, np.asarray(update).dtype)
     parts, start = {}, 0
     for name in layers.released():
         tensor = update[name]
-        parts[name] = vector[start : start + tensor.size].reshape(tensor.shape).astype(tensor.dtype, copy=False)
+        parts[name] = _narrow(vector[start : start + tensor.size].reshape(tensor.shape), tensor.dtype)
         start += tensor.size
     return parts
+
+
+def _narrow(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
+    most = float(np.finfo(kind).max)
+    return values if kind == np.float64 else np.clip(values, -most, most).astype(kind)
 
 
 def _check(name: str, tensor: object) -> None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from pausefl.errors import require
+from pausefl.errors import is_finite, require
 from pausefl.privacy.layers import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.noise import Noise
+from pausefl.privacy.rounding import SHAVE
 from pausefl.types import Epsilon, FloatArray
 
 Unit: TypeAlias = Literal["coordinate", "update"]
 
-_SHAVE = 1.0 - 2.0**-30
-"""A clipped norm ends this much below its bound: more than rounding can add to a sum of eight million squares."""
 _SMALL, _LARGE = 1e-30, 1e30
+_TRIAL = 4
+"""Coordinates of an update that the audit releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,8 @@ class Mechanism(ABC):
 
     __slots__ = ()
     name: ClassVar[str]
+    loss: ClassVar[Literal["laplace", "gaussian", "pure", "unstated"]] = "unstated"
+    """The shape of the privacy loss, for tight accounting: ``pure`` fits any mechanism without delta."""
     least_epsilon: ClassVar[Epsilon] = 1e-9
     most_epsilon: ClassVar[Epsilon] = 1e6
 
@@ -109,10 +111,7 @@ class Mechanism(ABC):
 
     def release(self, update: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None) -> Released:
         """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``."""
-        require(
-            self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
-            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing once the budget is gone",
-        )  # fmt: skip
+        self._require_epsilon(epsilon)
         vector = self._randomize(pack(update, layers), float(epsilon), noise)
         # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
         outcome = unpack(vector, update, layers)
@@ -123,10 +122,21 @@ class Mechanism(ABC):
         return f"{self!r}, {noise.note}"
 
     def trials(self, level: float, runs: int, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        """Return one number from each of ``runs`` releases of ``level`` x bound along an axis; for the audit."""
-        vector = np.zeros(4)
-        vector[0] = level * self.guarantee.bound
-        return np.array([float(_flat(self.release(vector, epsilon, noise).update)[0]) for _ in range(runs)])
+        """Return ``runs`` releases, a row each, of an update of ``level`` x bound along an axis; for the audit."""
+        self._require_epsilon(epsilon)
+        rows = np.zeros((runs, _TRIAL))
+        rows[:, 0] = level * self.guarantee.bound
+        return self._randomize_rows(rows, epsilon, noise)
+
+    def _require_epsilon(self, epsilon: Epsilon) -> None:
+        require(
+            is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
+            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing once the budget is gone",
+        )  # fmt: skip
+
+    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        """Randomise each row as an update of its own; to be overridden where one call of the source can serve all."""
+        return np.stack([self._randomize(row, epsilon, noise) for row in rows])
 
     @abstractmethod
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
@@ -140,10 +150,10 @@ def clip_norm(vector: FloatArray, order: Literal[1, 2], bound: float) -> None:
     keeps the bound.
     """
     norm = vector_norm(vector, order)
-    if norm > bound * _SHAVE:
+    if norm > bound * SHAVE:
         # Dividing first by the largest entry keeps huge updates from overflowing.
         vector /= float(np.abs(vector).max())
-        vector *= bound * _SHAVE / vector_norm(vector, order)
+        vector *= bound * SHAVE / vector_norm(vector, order)
 
 
 def vector_norm(vector: FloatArray, order: Literal[1, 2]) -> float:
@@ -161,7 +171,3 @@ def vector_norm(vector: FloatArray, order: Literal[1, 2]) -> float:
 def require_bound(name: str, value: float, remedy: str) -> None:
     """Refuse a clip that is no number, or so extreme that floats no longer carry it."""
     require(_SMALL <= value <= _LARGE, name, value, f"between {_SMALL:g} and {_LARGE:g}", remedy)
-
-
-def _flat(update: Mapping[str, Tensor] | Tensor) -> Tensor:
-    return np.concatenate([part.ravel() for part in update.values()]) if isinstance(update, Mapping) else update

@@ -36,8 +36,8 @@ class Noise(ABC):
         """Add Laplace(sensitivity / epsilon) to every coordinate; two inputs may differ in ``coordinates`` of them."""
 
     @abstractmethod
-    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
-        """Add Normal(0, (multiplier x sensitivity)^2) to every coordinate."""
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
+        """Add Normal(0, (multiplier x sensitivity)^2) to each; two inputs may differ in ``coordinates`` of them."""
 
     @abstractmethod
     def uniform(self, size: int) -> FloatArray:
@@ -77,7 +77,7 @@ class SimulatedNoise(Noise):
             part = vector[start : start + _BLOCK]
             part += self._generator.laplace(0.0, scale, part.size)
 
-    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
         """Add Gaussian noise."""
         sigma = multiplier * sensitivity
         for start in range(0, vector.size, _BLOCK):
@@ -101,7 +101,8 @@ class SecureNoise(Noise):
 
     Claimed: ``laplace`` and ``gaussian`` are OpenDP's exact discrete samplers on inputs rounded to a grid; its own
     privacy map, rounding included, is checked at every call, and a map above the claim is refused.  The Gaussian's
-    (epsilon, delta) is that of the continuous one: on a grid of 2^-40 of sigma the two differ by less than e^-(10^24).
+    (epsilon, delta) is that of the continuous one.  On a grid of g = 2^-40 of sigma or finer, sums over the grid differ
+    from the integrals by terms of order g^2, about 10^-24 relative, and a billionth of sigma on top covers them.
     ``uniform`` and ``normal``, used by PrivUnit, are ordinary floats of 52 random bits whose results ``settle`` rounds
     to a grid of 2^-20 of their scale, which hides the low bits; no proof covers that last step.
 
@@ -125,13 +126,12 @@ class SecureNoise(Noise):
         _check(_laplace(coordinates, scale, grid).map(sensitivity), epsilon)
         vector[:] = _laplace(vector.size, scale, grid)(vector)
 
-    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float) -> None:
+    def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
         """Add OpenDP's discrete Gaussian noise."""
         grid = _grid(sensitivity * multiplier)
-        sigma = (sensitivity + math.sqrt(vector.size) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
-        measurement = _gaussian(vector.size, sigma, grid)
-        _check(measurement.map(sensitivity), 0.5 / multiplier**2)
-        vector[:] = measurement(vector)
+        sigma = (sensitivity + math.sqrt(coordinates) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
+        _check(_gaussian(coordinates, sigma, grid).map(sensitivity), 0.5 / multiplier**2)
+        vector[:] = _gaussian(vector.size, sigma, grid)(vector)
 
     def uniform(self, size: int) -> FloatArray:
         """Return numbers strictly between 0 and 1."""

@@ -43,6 +43,7 @@ class PrivUnit(Mechanism):
     """
 
     name: ClassVar[str] = "privunit"
+    loss: ClassVar[Literal["pure"]] = "pure"
     least_epsilon: ClassVar[Epsilon] = 1e-6
     most_epsilon: ClassVar[Epsilon] = 500.0
     l2: float
@@ -86,8 +87,10 @@ class PrivUnit(Mechanism):
         d = vector.size
         cap = self.cap(d, epsilon)
         length = vector_norm(vector, 2)
+        # Drawn for every update, needed or not: the time it takes must not tell which updates are zero.
+        spare = noise.normal(d)
         if length == 0.0:
-            vector = noise.normal(d)
+            vector = spare
         # Divided by the largest entry first: neither huge nor tiny updates may overflow or lose their direction.
         vector /= float(np.abs(vector).max())
         vector /= math.sqrt(float(np.dot(vector, vector)))

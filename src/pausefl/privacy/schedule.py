@@ -10,16 +10,16 @@ import ast
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import zeta
 
 from pausefl.errors import BudgetExceededError, InvalidValueError, require
+from pausefl.privacy.rounding import SHAVE, number
 from pausefl.types import Epsilon, FloatArray
 
-_SHAVE = 1.0 - 2.0**-30
-"""Taken off the budget before it is shared out: eight million naive float additions err by less than this."""
 _MANY = 2**23
 _LEAST = 1e-100
 """Below it shares come near the smallest floats, where rounding is no longer relative and the shave is no cover."""
@@ -44,7 +44,7 @@ class Schedule(ABC):
         """Return what the ``release``-th release (1, 2, …) may leak."""
         fine = _is_whole(release) and 1 <= release < 2**53
         require(fine, "release", release, "a whole number from 1", "the first release is 1")
-        epsilon = self.budget * _SHAVE * self._share(int(release))
+        epsilon = self.budget * SHAVE * self._share(int(release))
         if epsilon <= 0.0:
             raise BudgetExceededError(f"release {release} has no budget left of {self.budget!r}; stop taking part")
         return epsilon
@@ -52,8 +52,10 @@ class Schedule(ABC):
     def spent(self, plays: npt.ArrayLike) -> FloatArray:
         """Return what the first ``plays`` releases leak in all, elementwise."""
         count = np.asarray(plays)
-        require(bool(np.all(count >= 0)), "plays", plays, "0 or more", "count releases from 0")
-        return self.budget * _SHAVE * np.clip(self._shares(count.astype(np.float64)), 0.0, 1.0)
+        require(count.dtype.kind in "iuf", "type of plays", str(count.dtype), "a number", "count releases from 0")
+        bad = count[~(count >= 0)]
+        require(bad.size == 0, "plays", bad.flat[0].item() if bad.size else 0, "0 or more", "count releases from 0")
+        return self.budget * SHAVE * np.clip(self._shares(count.astype(np.float64)), 0.0, 1.0)
 
     @abstractmethod
     def _share(self, release: int) -> float:
@@ -76,14 +78,8 @@ class Geometric(Schedule):
     decay: float
 
     def __post_init__(self) -> None:
-        _require_budget(self.budget)
-        require(
-            math.isfinite(self.decay) and self.decay > 0.0,
-            "decay",
-            self.decay,
-            "a finite number above 0",
-            "the paper uses 0.04",
-        )
+        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
+        _settle(self, "decay", 0.0, "a finite number above 0", "the paper uses 0.04", above=True)
 
     def _share(self, release: int) -> float:
         # PAUSE, eq. (epsilonSeq), with e^-decay drawn in: e^decay - 1 alone would overflow.
@@ -105,14 +101,8 @@ class PowerLaw(Schedule):
     exponent: float
 
     def __post_init__(self) -> None:
-        _require_budget(self.budget)
-        require(
-            math.isfinite(self.exponent) and self.exponent > 1.0,
-            "exponent",
-            self.exponent,
-            "a finite number above 1",
-            "at 1 or below the sum diverges",
-        )
+        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
+        _settle(self, "exponent", 1.0, "a finite number above 1", "at 1 or below the sum diverges", above=True)
 
     def _share(self, release: int) -> float:
         return float(release**-self.exponent / zeta(self.exponent))
@@ -136,11 +126,12 @@ class FixedHorizon(Schedule):
     releases: int
 
     def __post_init__(self) -> None:
-        _require_budget(self.budget)
+        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
         require(
             _is_whole(self.releases) and 1 <= self.releases <= _MANY,
             "releases", self.releases, f"a whole number from 1 to {_MANY}", "say how many times a client may take part",
         )  # fmt: skip
+        object.__setattr__(self, "releases", int(self.releases))
 
     @property
     def limit(self) -> int | None:
@@ -154,31 +145,35 @@ class FixedHorizon(Schedule):
         return np.minimum(plays / self.releases, 1.0)
 
 
+SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
+"""The schedules that can be stored by name and values."""
+
+
 def parse_schedule(text: str) -> Schedule:
     """Return the schedule that prints as ``text``; the way back from a ledger's row.
 
     >>> parse_schedule("Geometric(budget=40.0, decay=0.04)").epsilon(1) == Geometric(40.0, 0.04).epsilon(1)
     True
     """
-    kinds = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
     try:
         call = ast.parse(text, mode="eval").body
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
             values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-            return kinds[call.func.id](**values)
-    except (SyntaxError, ValueError, KeyError, TypeError):
+            return SCHEDULES[call.func.id](**values)
+    except (SyntaxError, ValueError, KeyError, TypeError, RecursionError, MemoryError):
         pass
     raise InvalidValueError(
-        f"schedule is {text!r}, but must be one of {', '.join(kinds)}; read it with the code that wrote it"
+        f"schedule is {text!r}, but must be one of {', '.join(SCHEDULES)}; read it with the code that wrote it"
     )
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _require_budget(budget: Epsilon) -> None:
-    require(
-        math.isfinite(budget) and budget >= _LEAST, "budget", budget, f"a finite number from {_LEAST:g}",
-        "give each client one",
-    )  # fmt: skip
+def _settle(schedule: Schedule, name: str, least: float, bound: str, remedy: str, *, above: bool = False) -> None:
+    """Check a number, and keep it as a plain float: a schedule is known by its print, and 40 is 40.0."""
+    given = getattr(schedule, name)
+    value = number(given)
+    require(value > least if above else value >= least, name, given, bound, remedy)
+    object.__setattr__(schedule, name, value)

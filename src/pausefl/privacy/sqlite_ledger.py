@@ -7,34 +7,23 @@ is always one file.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import LedgerError, require
-from pausefl.privacy.ledger import UNSTATED, Charge, History, Ledger, check_names, next_charge
+from pausefl.privacy.chain import START, BrokenChain, Row, charge_of, check_rows, history, row_of
+from pausefl.privacy.charge import Charge, Request, check_names, next_charge
+from pausefl.privacy.ledger import Ledger
+from pausefl.privacy.mechanism import Mechanism
+from pausefl.privacy.noise import Noise
 from pausefl.privacy.schedule import Schedule
-
-_APPLICATION, _VERSION = 0x50415553, 1
-_COLUMNS = ", ".join(field.name for field in fields(Charge))
-_SCHEMA = f"""
-CREATE TABLE charges (
-  seq INTEGER PRIMARY KEY, subject TEXT NOT NULL, release TEXT NOT NULL, play INTEGER NOT NULL, epsilon REAL NOT NULL,
-  budget REAL NOT NULL, schedule TEXT NOT NULL, unit TEXT NOT NULL, mechanism TEXT NOT NULL, time REAL NOT NULL,
-  hash TEXT NOT NULL, UNIQUE (subject, release), UNIQUE (subject, play));
-CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, hash TEXT NOT NULL);
-INSERT INTO head VALUES (1, 0, '{"0" * 64}');
-CREATE TRIGGER no_update BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER no_delete BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-"""  # noqa: S608
+from pausefl.privacy.sqlite_file import INSERT, SELECT, Stamp, check_end, check_schema, data_version, stamp, stamp_since
+from pausefl.privacy.sqlite_file import create as create_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +34,30 @@ class Head:
     hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The rows an open ledger has checked, and the file's stamp at that moment, if it is certain."""
+
+    rows: list[Row]
+    stamp: Stamp | None
+
+    @property
+    def end(self) -> tuple[int, str]:
+        """How many rows there are, and the last one's hash."""
+        return len(self.rows), self.rows[-1][-1] if self.rows else START
+
+
 class SqliteLedger(Ledger):
     """The ledger of a real client: durable before release, safe among processes, threads and forks.
 
-    Opening one checks the whole chain; every ``reserve`` checks its end.  What a chain cannot show: the whole file
-    replaced by an older copy, or rewritten by somebody who recomputes every hash.  Against both, note the head
-    elsewhere and give it to :meth:`verify`.
+    Opening one and every ``reserve`` check its tables, its triggers and the whole chain.  An open ledger remembers the
+    rows it has checked; it looks at them again when anybody else has written to the file, and then all of them must
+    still be there: also an older copy put in its place shows.  What a chain cannot show to somebody who opens
+    it afresh: an older copy, or a rewriting that recomputes every hash.  Against both, note the head elsewhere and
+    give it to :meth:`verify`.
+
+    A new file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
+    an empty file is a damaged one.  Only its owner may read it, unless you change that.
 
     The clock is an argument so that a test or a simulation can hold it still; a real client needs the real one.
 
@@ -63,7 +70,7 @@ class SqliteLedger(Ledger):
     (1, 1.5684, 1)
     """
 
-    __slots__ = ("_clock", "_timeout", "path")
+    __slots__ = ("_clock", "_known", "_timeout", "path")
 
     def __init__(
         self, path: str | Path, *, clock: Callable[[], float] = time.time, timeout: float = 30.0, create: bool = True
@@ -72,45 +79,46 @@ class SqliteLedger(Ledger):
         self.path = Path(path).absolute()
         self._clock = clock
         self._timeout = timeout
-        if not create and not self.path.exists():
-            raise LedgerError(f"ledger is {str(path)!r}, but there is no such file; check the path")
-        if create:
-            with self._transaction(create=True) as connection:
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-                    for statement in _statements(_SCHEMA):
-                        connection.execute(statement)
+        self._known = Known([], None)
+        # In this order: a ledger that is being used has its file before it has a journal.
+        journal = Path(f"{self.path}-journal").exists()
+        if not self.path.exists():
+            if journal:
+                raise self._broken("its journal is there, but its file is not")
+            if not create:
+                raise LedgerError(f"ledger is {str(path)!r}, but there is no such file; check the path")
+            try:
+                create_file(self.path)
+            except (OSError, sqlite3.Error) as error:
+                raise self._failed(error) from error
         self.verify()
 
     def reserve(
-        self, subject: str, release: str, schedule: Schedule, *, unit: str = UNSTATED, mechanism: str = UNSTATED
-    ) -> Charge:
+        self, subject: str, release: str, schedule: Schedule, *,
+        mechanism: Mechanism | None = None, noise: Noise | None = None,
+    ) -> Charge:  # fmt: skip
         """Charge the subject's next epsilon to ``release``; when this returns, the row is on the disk."""
-        check_names(subject=subject, release=release)
+        request = Request(subject, release, schedule, mechanism, noise)
+        known = self._known
         with self._transaction() as connection:
-            head = self._check_end(connection)
-            rows = connection.execute(
-                "SELECT play, epsilon FROM charges WHERE subject = ? ORDER BY play", (subject,)
-            ).fetchall()
-            if any(play != number for number, (play, _) in enumerate(rows, 1)):
-                raise self._broken(f"the plays of {subject!r} have a gap")
-            first = connection.execute(
-                "SELECT budget, schedule FROM charges WHERE subject = ? AND play = 1", (subject,)
-            )
-            same = connection.execute("SELECT 1 FROM charges WHERE subject = ? AND release = ?", (subject, release))
-            past = History([epsilon for _, epsilon in rows], first.fetchone(), same.fetchone() is not None)
-            charge = next_charge(past, subject, release, schedule, unit, mechanism, float(self._clock()))
-            digest = _digest(head.hash, head.rows + 1, charge)
-            connection.execute(
-                f"INSERT INTO charges (seq, {_COLUMNS}, hash) VALUES ({', '.join('?' * 11)})",  # noqa: S608
-                (head.rows + 1, *astuple(charge), digest),
-            )
-            connection.execute("UPDATE head SET rows = ?, hash = ?", (head.rows + 1, digest))
+            rows = self._checked(connection, known)
+            charge = next_charge(history(rows, subject), request, float(self._clock()))
+            row = row_of(rows[-1][-1] if rows else START, len(rows) + 1, charge)
+            inserted = connection.execute(INSERT, row).rowcount
+            counted = connection.execute("UPDATE head SET rows = ?, hash = ?", (row[0], row[-1])).rowcount
+            if (inserted, counted) != (1, 1):
+                raise self._broken("it did not take the new row")
+            before = data_version(connection)
+            connection.execute("COMMIT")
+            self._known = Known([*rows, row], stamp_since(connection, self.path, before))
         return charge
 
     def charges(self, subject: str) -> tuple[Charge, ...]:
         """Return the subject's rows in order."""
+        check_names(subject=subject)
         with self._connection() as connection:
-            return tuple(_charges(connection, subject))
+            found = connection.execute(f"{SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
+        return tuple(charge_of(row) for row in found)
 
     def subjects(self) -> tuple[str, ...]:
         """Return all subjects, in order of their first charge."""
@@ -120,79 +128,62 @@ class SqliteLedger(Ledger):
 
     def verify(self, head: str | None = None) -> Head:
         """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""
+        known = self._known
         with self._connection() as connection:
             connection.execute("BEGIN")
-            if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
-                raise self._broken("it is not a pausefl ledger")
-            if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-                raise self._broken("another version of pausefl wrote it")
+            rows = self._checked(connection, known, afresh=True)
+        hashes = [START, *(row[-1] for row in rows)]
+        if head is not None and head not in hashes:
+            raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
+        self._known = Known(rows, None)
+        return Head(len(rows), hashes[-1])
+
+    def _checked(self, connection: sqlite3.Connection, known: Known, *, afresh: bool = False) -> list[Row]:
+        """Return all rows, if everything about the file is as it should be."""
+        try:
+            check_schema(connection)
+            end = check_end(connection)
+            if not afresh and known.stamp is not None and known.stamp == stamp(self.path) and end == known.end:
+                return known.rows
+            rows = connection.execute(f"{SELECT} ORDER BY seq").fetchall()
+            same = rows[: len(known.rows)] == known.rows
+            check_rows(rows, len(known.rows) if same and not afresh else 0)
+            if end != Known(rows, None).end:
+                raise BrokenChain(f"it has {len(rows)} rows, but its head counts {end[0]}")
+            if not same:
+                raise BrokenChain("it is not the file that was opened: it is an older copy or was rewritten")
             # An index that disagrees with its table would hide rows from a query.
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-                raise self._broken("its file is damaged")
-            found, previous, count = head == "0" * 64, "0" * 64, 0
-            for seq, *values, digest in connection.execute(f"SELECT seq, {_COLUMNS}, hash FROM charges ORDER BY seq"):  # noqa: S608
-                count += 1
-                if seq != count or _digest(previous, seq, Charge(*values)) != digest:
-                    raise self._broken(f"row {count} was edited, moved or removed")
-                previous = digest
-                found = found or digest == head
-            end = self._check_end(connection)
-            if end != Head(count, previous):
-                raise self._broken(f"it has {count} rows, but its head counts {end.rows}")
-        if head is not None and not found:
-            raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
-        return end
-
-    def _check_end(self, connection: sqlite3.Connection) -> Head:
-        head = connection.execute("SELECT rows, hash FROM head").fetchall()
-        last = connection.execute("SELECT seq, hash FROM charges ORDER BY seq DESC LIMIT 1").fetchall()
-        if len(head) != 1 or (last or [(0, "0" * 64)]) != head:
-            raise self._broken("its last rows are not the ones its head counts")
-        return Head(*head[0])
+                raise BrokenChain("its file is damaged")
+        except BrokenChain as why:
+            raise self._broken(str(why)) from None
+        return rows
 
     def _broken(self, what: str) -> LedgerError:
         return LedgerError(
             f"ledger {str(self.path)!r} cannot be trusted: {what}; release nothing, restore it from a backup"
         )
 
+    def _failed(self, error: Exception) -> LedgerError:
+        return LedgerError(
+            f"ledger {str(self.path)!r} failed: {error}; nothing was charged, so release nothing: "
+            "free the lock or the disk, mend its permissions, or restore it from a backup"
+        )
+
     @contextmanager
-    def _connection(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            # Only the constructor may create: a ledger deleted in mid-session must not come back empty.
-            uri = f"{self.path.as_uri()}?mode={'rwc' if create else 'rw'}"
+            # Never created here: a ledger deleted in mid-session must not come back empty.
+            uri = f"{self.path.as_uri()}?mode=rw"
             with closing(sqlite3.connect(uri, uri=True, timeout=self._timeout, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except (sqlite3.Error, sqlite3.Warning) as error:
-            raise LedgerError(
-                f"ledger {str(self.path)!r} failed: {error}; nothing was charged, so release nothing: "
-                "free the lock or the disk, mend its permissions, or restore it from a backup"
-            ) from error
+            raise self._failed(error) from error
 
     @contextmanager
-    def _transaction(self, create: bool = False) -> Iterator[sqlite3.Connection]:
-        # Closing a connection in mid-transaction rolls back, so every way out but the commit charges nothing.
-        with self._connection(create) as connection:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.
+        with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
-            connection.execute("COMMIT")
-
-
-def _charges(connection: sqlite3.Connection, subject: str) -> list[Charge]:
-    found = connection.execute(f"SELECT {_COLUMNS} FROM charges WHERE subject = ? ORDER BY play", (subject,))  # noqa: S608
-    return [Charge(*row) for row in found]
-
-
-def _digest(previous: str, seq: int, charge: Charge) -> str:
-    return hashlib.sha256(json.dumps([previous, seq, *astuple(charge)]).encode()).hexdigest()
-
-
-def _statements(script: str) -> list[str]:
-    # executescript would commit the open transaction first, and two processes could then both create the tables.
-    parts, statement = [], ""
-    for line in script.splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            parts.append(statement)
-            statement = ""
-    return parts
