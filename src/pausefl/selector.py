@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -22,10 +21,11 @@ from pausefl.errors import (
     is_finite,
     require,
 )
-from pausefl.privacy import SCHEDULES, Geometric
+from pausefl.privacy import Geometric
 from pausefl.problem import Phi, Problem, Selection, cluster_column
 from pausefl.rewards import Reward
-from pausefl.selection import POLICIES, Policy, Solution, policy_by_name
+from pausefl.saved import described_schedule, plain, stored_policy, stored_schedule
+from pausefl.selection import Policy, Solution, policy_by_name
 from pausefl.statefile import read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
@@ -210,8 +210,8 @@ class Selector:
         """Return everything needed to continue: a header ready for JSON, and arrays."""
         cohort = self._cohort
         header = {
-            "reward": {name: _plain(getattr(self._reward, name)) for name in _WEIGHTS},
-            "schedule": _described(self._reward.schedule),
+            "reward": {name: plain(getattr(self._reward, name)) for name in _WEIGHTS},
+            "schedule": described_schedule(self._reward.schedule),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
             "settings": self._policy.settings(),
@@ -243,7 +243,7 @@ class Selector:
     ) -> Self:
         """Continue from a saved state; policies, schedules and functions of your own must be passed again."""
         header, arrays = read_state(path, _KIND)
-        chosen = policy_by_name(policy) if isinstance(policy, str) else policy or _default_policy(path, header)
+        chosen = policy_by_name(policy) if isinstance(policy, str) else policy or stored_policy(path, header)
         if (chosen.name, chosen.settings()) != (header["policy"], header["settings"]):
             raise StateFileError(
                 f"{path} was saved with policy {header['policy']!r} ({header['settings'][:80]}), not with "
@@ -259,7 +259,7 @@ class Selector:
             header["per_round"],
             chosen,
             **header["reward"],
-            schedule=_stored_schedule(path, header, schedule),
+            schedule=stored_schedule(path, header, schedule),
             clusters=arrays.get("clusters"),
             phi=phi,
             seed=header["seed"],
@@ -322,37 +322,3 @@ def _stacked(updates: Mapping[ClientId, FloatArray] | None) -> FloatArray | None
     stacked = np.stack(flat)
     require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "drop the broken update")
     return stacked
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _described(schedule: BudgetSchedule) -> dict[str, Any] | None:
-    name = type(schedule).__name__
-    if not is_dataclass(schedule) or SCHEDULES.get(name) is not type(schedule):
-        return None
-    return {"kind": name, **{field.name: _plain(getattr(schedule, field.name)) for field in fields(schedule)}}
-
-
-def _stored_schedule(
-    path: str | os.PathLike[str], header: dict[str, Any], given: BudgetSchedule | None
-) -> BudgetSchedule:
-    stored = header["schedule"]
-    if given is not None:
-        if stored is not None and _described(given) != stored:
-            raise StateFileError(
-                f"{path} was saved with schedule {stored}, and a budget is for life; pass the same or none"
-            )
-        return given
-    if stored is None:
-        raise StateFileError(f"{path} was saved with a schedule of your own; pass it again as schedule=…")
-    return SCHEDULES[stored["kind"]](**{name: value for name, value in stored.items() if name != "kind"})
-
-
-def _default_policy(path: str | os.PathLike[str], header: dict[str, Any]) -> Policy:
-    name = header["policy"]
-    default = policy_by_name(name) if name in POLICIES else None
-    if default is None or type(default).__qualname__ != header["class"] or default.settings() != header["settings"]:
-        raise StateFileError(f"{path} was saved with a policy {name!r} of your own making; pass it again as policy=…")
-    return default

@@ -42,6 +42,24 @@ class RunData:
             out.append(float(np.mean(recent)) if recent else np.nan)
         return np.array(out)
 
+    def final_accuracy(self) -> float | None:
+        """Return the mean of the last ten scored rounds."""
+        return _last(self.smoothed_accuracy())
+
+    def best_accuracy(self) -> float | None:
+        """Return the best single score."""
+        scores = self.column("accuracy")
+        return None if np.isnan(scores).all() else float(np.nanmax(scores))
+
+    def time_to(self, target: float | None) -> float | None:
+        """Return the clock when the smoothed accuracy first reached the target."""
+        reached = np.flatnonzero(self.smoothed_accuracy() >= (np.inf if target is None else target))
+        return float(self.column("seconds")[reached[0]]) if len(reached) else None
+
+
+def _last(values: FloatArray) -> float | None:
+    return None if not len(values) or np.isnan(values[-1]) else float(values[-1])
+
 
 def read_runs(folders: Iterable[Path]) -> list[RunData]:
     """Return the runs in these folders; a folder of seeds counts as all of them."""
@@ -98,9 +116,12 @@ def _read(folder: Path) -> RunData:
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     summary = folder / "summary.json"
     name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
+    records = [json.loads(line) for line in lines if line]
+    if not records:
+        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
     return RunData(
         name,
         config,
-        [json.loads(line) for line in lines if line],
+        records,
         json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None,
     )
