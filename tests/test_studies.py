@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError
+from pausefl.report.frames import by_name, read_run, read_runs
+from pausefl.report.html import write_report
 from pausefl.studies.config import Config, load_config, make_config
 from pausefl.studies.many import Task, run_many
 from pausefl.studies.run import run
@@ -196,3 +198,125 @@ def test_overrides_and_whole_numbers() -> None:
 def test_bad_parts_are_named(tmp_path: Path, override: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         run(make_config({}, [override]), tmp_path)
+
+
+def test_a_spent_population_ends_quietly(tmp_path: Path) -> None:
+    config = make_config(
+        {"network": {"clients": 6}, "selection": {"per_round": 3}, "run": {"rounds": 12},
+         "privacy": {"schedule": "fixed-horizon", "releases": 2}}
+    )  # fmt: skip
+    summary = run(config, tmp_path)
+    records = read_run(tmp_path).records
+    assert summary["rounds"] == 12
+    assert summary["max_leakage"] == pytest.approx(40.0)
+    assert [len(r["members"]) for r in records[4:]] == [0] * 8
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["privacy.decay=20", "selection.policy=all", "run.rounds=45"],
+        ["privacy.enabled=false", "learning.optimizer=sgd", "learning.lr=1e30"],
+        ["learning.optimizer=sgd", "learning.lr=1e30"],
+    ],
+)
+def test_faded_budgets_and_broken_training_do_not_end_a_run(tmp_path: Path, overrides: list[str]) -> None:
+    small = {"network": {"clients": 6}, "selection": {"per_round": 3}, "run": {"rounds": 5}}
+    assert run(make_config(small, overrides), tmp_path)["rounds"] in (5, 45)
+
+
+def test_delta_adds_up(tmp_path: Path) -> None:
+    summary = run(
+        make_config({"run": {"rounds": 4}, "selection": {"policy": "all"}}, ["privacy.mechanism=gaussian"]), tmp_path
+    )
+    assert read_run(tmp_path).records[-1]["max_delta"] == pytest.approx(4e-5)
+    assert "delta = 4e-05 after 4 releases" in summary["guarantee"]
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    config = make_config({"run": {"rounds": 3}})
+
+    def second(_: dict) -> None:
+        with pytest.raises(ConfigError, match="another process"):
+            run(config, tmp_path)
+
+    run(config, tmp_path, watch=second)
+
+
+def test_final_accuracy_does_not_depend_on_how_often_is_scored(tmp_path: Path) -> None:
+    finals = []
+    for every in (1, 5):
+        config = make_config({"run": {"rounds": 40, "evaluate_every": every}})
+        finals.append(run(config, tmp_path / str(every))["accuracy"])
+    assert abs(finals[0] - finals[1]) < 3.0
+
+
+def test_a_cut_metrics_line_is_left_out(tmp_path: Path) -> None:
+    run(make_config({"run": {"rounds": 3}}), tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 4, "memb')
+    assert len(read_run(tmp_path).records) == 3
+
+
+def test_different_experiments_are_not_seeds_of_one(tmp_path: Path) -> None:
+    for budget in (40, 200):
+        for seed in (0, 1):
+            config = make_config({"privacy": {"budget": budget}, "run": {"rounds": 2, "seed": seed}})
+            run(config, tmp_path / f"{budget}-{seed}")
+    groups = by_name(read_runs([tmp_path]))
+    assert {name: len(runs) for name, runs in groups.items()} == {"pause (budget=40.0)": 2, "pause (budget=200.0)": 2}
+    page = write_report([tmp_path], tmp_path / "r.html").read_text()
+    assert "epsilon = 40 per coordinate" in page
+    assert "epsilon = 200 per coordinate" in page
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[run]\nrounds = 100000\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pausefl",
+        "run",
+        str(file),
+        "--out",
+        str(tmp_path / "o"),
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+    ]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "o" / "seed-1" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.05)
+    os.kill(parent.pid, how)
+    parent.wait(timeout=30)
+    time.sleep(1.0)
+    size = metrics.stat().st_size
+    time.sleep(1.0)
+    assert metrics.stat().st_size == size > 0
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "network.congestion=0.5",
+        "selection.rho=0.1",
+        "network.spread=5",
+        "learning.momentum=0.9",
+        "selection.per_round=50",
+    ],
+)
+def test_keys_without_effect_are_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="has no effect here"):
+        make_config({}, [override])
+
+
+def test_configurations_come_back_as_they_were(tmp_path: Path) -> None:
+    for overrides in ([], ["learning.max_steps=0", "network.deadline=2", "data.train_size=100"]):
+        config = make_config({}, overrides)
+        (tmp_path / "c.toml").write_text(config.toml())
+        assert load_config(tmp_path / "c.toml") == config

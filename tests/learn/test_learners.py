@@ -155,3 +155,51 @@ def test_which_networks_are_stacked() -> None:
     assert dense_shape(nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))) is None
     assert dense_shape(nn.Sequential(nn.Linear(4, 3, bias=False))) is None
     assert dense_shape(nn.Linear(4, 3)) is None
+
+
+class Gathering(nn.Module):
+    """Remembers the mean of what it has seen, as a layer of somebody's own might."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(36, 5)
+        self.register_buffer("seen", torch.zeros(36))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        flat = images.flatten(1)
+        if self.training:
+            self.seen.mul_(0.5).add_(flat.mean(0), alpha=0.5)
+        return self.inner(flat - self.seen)
+
+
+def test_buffers_carry_nothing_from_one_client_to_another_or_to_the_server() -> None:
+    plan = LocalPlan(batch=8)
+    learner = ModuleLearner(Gathering(), client_data(), plan, seed=9, most=5)
+    model = learner.initial()
+    before = learner.evaluate(model)
+    learner.train(model, MEMBERS, 1)
+    assert learner.evaluate(model) == before
+    torch.manual_seed(0)
+    alone = ModuleLearner(Gathering(), client_data(), plan, seed=9, most=5)
+    first = alone.train(model, np.array([0]), 2)
+    assert (
+        ModuleLearner(Gathering(), client_data(), plan, 9, 5).train(model, np.array([4, 0]), 2)[1] == first[0]
+    ).all()
+
+
+def test_a_single_example_can_be_scored_under_batch_norm() -> None:
+    net = build_model("cnn3", (3, 32, 32), 5, seed=1)
+    learner = ModuleLearner(net, client_data(32, 3, (1, 6)), LocalPlan(batch=4), 9, 2)
+    assert learner.client_accuracies(learner.initial()).shape == (2,)
+
+
+def test_frozen_and_shared_layers_are_not_stacked_and_stay_frozen() -> None:
+    frozen = nn.Sequential(nn.Flatten(), nn.Linear(36, 6), nn.ReLU(), nn.Linear(6, 5))
+    frozen[1].requires_grad_(False)
+    assert dense_shape(frozen) is None
+    before = frozen[1].weight.clone()
+    learner = ModuleLearner(frozen, client_data(), LocalPlan(batch=8), 9, 5)
+    assert learner.train(learner.initial(), MEMBERS, 1).shape == (3, 6 * 5 + 5)
+    assert torch.equal(frozen[1].weight, before)
+    square = nn.Linear(6, 6)
+    assert dense_shape(nn.Sequential(square, nn.ReLU(), square)) is None

@@ -20,14 +20,15 @@ class Counting:
     def __init__(self) -> None:
         self.trained: list[tuple[int, list[int]]] = []
 
-    scores_aside = False
-
     def initial(self) -> np.ndarray:
         return np.zeros(3, dtype=np.float32)
 
     def train(self, model: np.ndarray, members: np.ndarray, number: int) -> np.ndarray:
         self.trained.append((number, members.tolist()))
         return np.repeat((members + 1.0)[:, None], 3, axis=1).astype(np.float32)
+
+    def train_and_score(self, model: np.ndarray, members: np.ndarray, number: int) -> tuple[np.ndarray, Scores]:
+        return self.train(model, members, number), self.evaluate(model)
 
     def evaluate(self, model: np.ndarray) -> Scores:
         return Scores(float(model[0]), 0.0)
@@ -111,6 +112,22 @@ def test_similarity_policies_see_what_the_server_receives() -> None:
     seen = sim.selector.policy.sketches
     assert set(seen) == set(record["members"])
     assert all(seen[k][0] == k + 1 for k in seen)
+
+
+@pytest.mark.parametrize("pause_every", [1, 3, 100])
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_scoring_while_training_changes_no_record(pause_every: int, rate: float) -> None:
+    def fresh() -> Simulation:
+        network = Network(two_groups(6), 1, availability=Bernoulli(rate), dropout=0.3)
+        return simulation(network, learner=Counting(), evaluate_every=2)
+
+    straight = fresh()
+    wanted = [straight.step() for _ in range(11)]
+    played = list(fresh().play(11, pause_every))
+    assert [r["round"] for r in played] == list(range(1, 12))
+    for a, b in zip(played, wanted, strict=True):
+        assert ("accuracy" in a) == (a["round"] % 2 == 0 or a["round"] == 11)
+        assert a == {k: v for k, v in b.items() if k in a}
 
 
 def test_congestion_lengthens_rounds() -> None:

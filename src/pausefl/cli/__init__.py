@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from typing import Annotated
 
@@ -35,11 +36,17 @@ def _root(
     """Low-latency, privacy-aware client selection for federated learning."""
 
 
+def _terminate(*_: object) -> None:
+    """Let a polite request to stop clean up as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``pausefl`` script."""
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):  # tables have lines that an ASCII terminal cannot show
             output.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         code = app(arguments, standalone_mode=False)
     except click.ClickException as error:

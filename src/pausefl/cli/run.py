@@ -31,6 +31,7 @@ def run(
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
+    sys.path.insert(0, str(config.resolve().parent))  # policies and models of your own may lie beside the file
     base = load_config(config, overrides or [])
     first = base.run.seed
     configs = [base.model_copy(update={"run": base.run.model_copy(update={"seed": first + i})}) for i in range(seeds)]

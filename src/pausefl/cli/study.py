@@ -45,6 +45,7 @@ def study(
     require(seeds is None or seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require_charts()
     chosen = load_study(name)
+    sys.path.insert(0, str(Path(name).resolve().parent))  # policies and models of your own may lie beside the file
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
     tasks = chosen.tasks(folder, scale, seeds, overrides or [])  # type: ignore[arg-type]
     console = Console(stderr=True)

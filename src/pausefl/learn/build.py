@@ -74,6 +74,8 @@ def _client_data(
 
 
 def _device(name: str) -> torch.device:
+    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise InvalidValueError(f"learning.device is {name!r}, but must be cpu, cuda or mps; use 'cpu'")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,7 @@ class DenseLearner:
         self._train = data.train_images.flatten(1)
         self._test = data.test_images.flatten(1)
         self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
-
-    @property
-    def scores_aside(self) -> bool:
-        """Scoring only reads, and torch lets other threads run meanwhile."""
-        return True
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
 
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
@@ -64,6 +61,11 @@ class DenseLearner:
         updates[order] = parameters.sub_(start).cpu().numpy()
         return updates
 
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+        """Train, and score the model meanwhile: scoring only reads, and torch lets other threads run."""
+        scores = self._aside.submit(self.evaluate, model)
+        return self.train(model, members, number), scores.result()
+
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
         outputs = logits(self._shape, torch.from_numpy(model).to(self._device), self._test)
@@ -86,7 +88,8 @@ class DenseLearner:
         self._memory.restore(state)
 
     def close(self) -> None:
-        """Nothing runs in the background."""
+        """End the scoring thread."""
+        self._aside.shutdown(cancel_futures=True)
 
     def _fresh(self, like: torch.Tensor) -> list[torch.Tensor]:
         return [torch.zeros_like(like) for _ in range(self._plan.optimizer.slots)]

@@ -13,7 +13,7 @@ from torch import nn
 
 from pausefl.learn.client import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.training import ClientData, LocalPlan, Memory
-from pausefl.learn.workers import Desk, Workers
+from pausefl.learn.workers import Desk, Job, Workers
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 
@@ -23,7 +23,7 @@ class ModuleLearner:
 
     def __init__(self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, most: int, jobs: int = 1) -> None:
         self._data, self._plan, self._initial = data, plan, net
-        dimension = sum(p.numel() for p in net.parameters())
+        dimension = sum(p.numel() for p in net.parameters() if p.requires_grad)
         device = data.train_images.device
         shared = jobs > 1
         self._memory = Memory(len(data.parts), dimension, plan, device, shared)
@@ -42,11 +42,6 @@ class ModuleLearner:
         self._start: Vector = flat_parameters(net).cpu().numpy()
         self._workers = Workers(jobs, partial(Desk, net, data, plan, seed, self._memory, self._model, self._updates))
 
-    @property
-    def scores_aside(self) -> bool:
-        """The worker processes train and score in turns."""
-        return False
-
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         return self._start.copy()
@@ -54,17 +49,34 @@ class ModuleLearner:
     def train(self, model: Vector, members: IntArray, number: int) -> Vector:
         """Return one row per member: what local training added."""
         self._model.copy_(torch.from_numpy(model))
-        # The longest first: the processes end at about the same time.
-        order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
-        self._workers.run([("train", place, int(members[place]), number) for place in order.tolist()])
-        updates: Vector = self._updates[: len(members)].cpu().numpy().copy()
-        return updates
+        self._workers.run(self._training(members, number))
+        return self._trained(len(members))
+
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+        """Train, and score the model in small pieces on whichever process runs out of clients first."""
+        self._model.copy_(torch.from_numpy(model))
+        answers = self._workers.run([*self._training(members, number), *self._scoring()])
+        return self._trained(len(members)), self._scores(answers[len(members) :])
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
         self._model.copy_(torch.from_numpy(model))
+        return self._scores(self._workers.run(self._scoring()))
+
+    def _training(self, members: IntArray, number: int) -> list[Job]:
+        # The longest first: the processes end at about the same time.
+        order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
+        return [("train", place, int(members[place]), number) for place in order.tolist()]
+
+    def _trained(self, count: int) -> Vector:
+        updates: Vector = self._updates[:count].cpu().numpy().copy()
+        return updates
+
+    def _scoring(self) -> list[Job]:
+        return [("score", chunk, 0, 0) for chunk in range(-(-len(self._data.test_labels) // EVALUATION_BATCH))]
+
+    def _scores(self, parts: list[Any]) -> Scores:
         count = len(self._data.test_labels)
-        parts = self._workers.run([("score", chunk, 0, 0) for chunk in range(-(-count // EVALUATION_BATCH))])
         return Scores(100.0 * sum(hits for hits, _ in parts) / count, sum(loss for _, loss in parts) / count)
 
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:

@@ -40,13 +40,22 @@ def by_sizes(
         pile = piles[favourite[client]]
         for _ in range(min(round(dominant * int(sizes[client])), len(pile))):
             parts[client].append(int(pile.pop()))
-    rest = rng.permutation(np.array([image for pile in piles for image in pile], dtype=np.int64))
-    start = 0
-    for client, part in enumerate(parts):
-        missing = int(sizes[client]) - len(part)
-        part.extend(rest[start : start + missing].tolist())
-        start += missing
+    _fill_up(parts, sizes, favourite, piles, rng)
     return [np.sort(np.array(part, dtype=np.int64)) for part in parts]
+
+
+def _fill_up(
+    parts: list[list[int]], sizes: IntArray, favourite: IntArray, piles: list[list[int]], rng: np.random.Generator
+) -> None:
+    """Deal out what is left, each client from other labels than its own as long as there are any."""
+    for client in rng.permutation(len(parts)):
+        own = int(favourite[client])
+        for _ in range(int(sizes[client]) - len(parts[client])):
+            left = np.array([0 if label == own else len(pile) for label, pile in enumerate(piles)])
+            if not left.any():
+                left[own] = len(piles[own])
+            label = int(np.searchsorted(np.cumsum(left), rng.integers(left.sum()), side="right"))
+            parts[client].append(int(piles[label].pop()))
 
 
 def by_labels(labels: IntArray, clients: int, rng: np.random.Generator, concentration: float) -> list[IntArray]:

@@ -44,9 +44,11 @@ def dense_shape(net: nn.Module) -> DenseShape | None:
     if len(parts) % 2 == 0 or not all(type(part) is kind for part, kind in zip(parts, kinds, strict=True)):
         return None
     linear = [part for part in parts if isinstance(part, nn.Linear)]
-    if any(part.bias is None for part in linear):
+    if any(part.bias is None for part in linear) or not all(p.requires_grad for p in net.parameters()):
         return None
-    return DenseShape((linear[0].in_features, *(part.out_features for part in linear)))
+    shape = DenseShape((linear[0].in_features, *(part.out_features for part in linear)))
+    # Fewer parameters than that: layers share them.
+    return shape if shape.dimension == sum(p.numel() for p in net.parameters()) else None
 
 
 def gradient(

@@ -10,6 +10,7 @@ import torch
 from torch import multiprocessing as tmp
 from torch import nn
 
+from pausefl.children import follow_parent
 from pausefl.errors import WorkerError
 from pausefl.learn.client import ClientTrainer
 from pausefl.learn.training import ClientData, LocalPlan, Memory
@@ -73,14 +74,17 @@ class Workers:
             while waiting and idle:
                 number, job = waiting.pop()
                 pipe = idle.pop()
-                pipe.send(job)
+                try:
+                    pipe.send(job)
+                except OSError:
+                    raise _died() from None
                 busy[pipe] = number
             for ready in wait(list(busy)):
                 pipe = next(p for p in busy if p is ready)
                 try:
                     failed, answer = pipe.recv()
-                except EOFError:
-                    raise WorkerError("a training process died (out of memory?); run again with fewer --jobs") from None
+                except (EOFError, OSError):
+                    raise _died() from None
                 if failed:
                     raise WorkerError(f"a training process failed: {answer}")
                 answers[busy.pop(pipe)] = answer
@@ -98,13 +102,21 @@ class Workers:
         self._pipes, self._processes = [], []
 
 
+def _died() -> WorkerError:
+    return WorkerError(
+        "a training process died (out of memory, or a script without an 'if __name__ == \"__main__\"' guard?); "
+        "run again, with fewer jobs, to resume"
+    )
+
+
 def _serve(pipe: Connection, desk: Callable[[], Desk]) -> None:
+    follow_parent()
     torch.set_num_threads(1)
     place = desk()
     while True:
         try:
             job = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, OSError):
             return
         try:
             pipe.send((False, place.do(job)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,13 @@ class RunData:
         return np.array([np.nan if r.get(name) is None else r[name] for r in self.records], dtype=np.float64)
 
     def smoothed_accuracy(self) -> FloatArray:
-        """Return the mean of the last scored rounds, up to ten, per round."""
-        recent: list[float] = []
-        out = []
-        for value in self.column("accuracy").tolist():
-            if not np.isnan(value):
-                recent = [*recent[-SMOOTH + 1 :], value]
-            out.append(float(np.mean(recent)) if recent else np.nan)
+        """Return, per round, the mean of the scores of the last ten rounds (or the last score, if it is older)."""
+        scores, out, last = self.column("accuracy"), [], np.nan
+        for end in range(1, len(scores) + 1):
+            window = scores[max(0, end - SMOOTH) : end]
+            window = window[~np.isnan(window)]
+            last = float(window.mean()) if len(window) else last
+            out.append(last)
         return np.array(out)
 
     def final_accuracy(self) -> float | None:
@@ -70,16 +70,40 @@ def read_runs(folders: Iterable[Path]) -> list[RunData]:
         )
         if not inside:
             raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-        found += [_read(path) for path in inside]
+        found += [read_run(path) for path in inside]
     return found
 
 
 def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
-    """Group the seeds of a run."""
+    """Group the seeds of a run; runs of one policy that differ in more than the seed get names that say in what."""
     groups: dict[str, list[RunData]] = defaultdict(list)
     for run in runs:
-        groups[run.name].append(run)
-    return dict(groups)
+        groups[_settings(run)].append(run)
+    named: dict[str, list[RunData]] = {}
+    policies = Counter(group[0].name for group in groups.values())
+    for group in groups.values():
+        name = group[0].name
+        if policies[name] > 1:
+            others = [other[0] for other in groups.values() if other[0].name == name]
+            name = f"{name} ({', '.join(_differences(group[0], others)) or len(named)})"
+        named[name] = [replace(run, name=name) for run in group]
+    return named
+
+
+def _settings(run: RunData) -> str:
+    plain = {section: dict(values) for section, values in run.config.items()}
+    plain["run"].pop("seed", None)
+    return json.dumps(plain, sort_keys=True)
+
+
+def _differences(run: RunData, others: Sequence[RunData]) -> list[str]:
+    """Return the settings in which runs of one policy differ, as this run has them."""
+    return [
+        f"{key}={value}"
+        for section, values in run.config.items()
+        for key, value in values.items()
+        if key != "seed" and any(other.config[section].get(key) != value for other in others)
+    ]
 
 
 def curve(runs: Sequence[RunData], x: str, y: str, points: int = 150) -> list[dict[str, Any]]:
@@ -111,17 +135,16 @@ def picks(runs: Sequence[RunData]) -> list[dict[str, Any]]:
     return [{"run": runs[0].name, "client": k, "picks": float(c / len(runs))} for k, c in enumerate(counts)]
 
 
-def _read(folder: Path) -> RunData:
-    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    summary = folder / "summary.json"
-    name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
-    records = [json.loads(line) for line in lines if line]
+def read_run(folder: Path) -> RunData:
+    """Return one run, finished or not; a last line that a kill cut short is left out."""
+    metrics = folder / "metrics.jsonl"
+    if not metrics.exists():
+        raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
+    text = metrics.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
     if not records:
         raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    return RunData(
-        name,
-        config,
-        records,
-        json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None,
-    )
+    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    summary = folder / "summary.json"
+    name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
+    return RunData(name, config, records, json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None)

@@ -71,7 +71,7 @@ def _page(title: str, groups: dict[str, list[RunData]], charts: list[tuple[str, 
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'><link rel='icon' href='data:,'>"
         f"<title>{escape(title)}</title><style>{_STYLE}</style><script type='module'>{bundle}</script></head><body>"
-        f"<h1>{escape(title)}</h1><p class='guarantee'>{escape(_guarantee(groups))}</p>{_table(groups)}"
+        f"<h1>{escape(title)}</h1>{_guarantees(groups)}{_table(groups)}"
         "<p>Click a name in a legend to hide or show its curve; bands span the seeds.</p>"
         f"<div class='grid'>{figures}</div>"
         f"<footer>pausefl {__version__}</footer></body></html>"
@@ -79,14 +79,17 @@ def _page(title: str, groups: dict[str, list[RunData]], charts: list[tuple[str, 
 
 
 def _for_script(spec: Any) -> str:
-    return json.dumps(spec).replace("</", "<\\/")
+    return json.dumps(spec).replace("<", "\\u003c")  # whatever a run is called, it cannot end the script
 
 
-def _guarantee(groups: dict[str, list[RunData]]) -> str:
-    said = {run.summary["guarantee"] for runs in groups.values() for run in runs if run.summary}
-    private = sorted(s for s in said if s.startswith("epsilon"))
-    return (
-        "Each client's leakage is bounded: " + private[0] if private else "; ".join(sorted(said)) or "not finished yet"
+def _guarantees(groups: dict[str, list[RunData]]) -> str:
+    """Say for every run what its leakage covers, each sentence once."""
+    said: dict[str, list[str]] = {}
+    for name, runs in groups.items():
+        sentence = next((run.summary["guarantee"] for run in runs if run.summary), "not finished yet")
+        said.setdefault(sentence, []).append(name)
+    return "".join(
+        f"<p class='guarantee'>{escape(', '.join(names))}: {escape(text)}</p>" for text, names in said.items()
     )
 
 
@@ -106,8 +109,8 @@ def _table(groups: dict[str, list[RunData]]) -> str:
         done = [run.summary for run in runs if run.summary]
         cells = [name, len(runs), len(runs[0].records), _mean(run.records[-1]["seconds"] for run in runs)]
         cells += [_mean(s.get("accuracy") for s in done), _mean(s.get("best_accuracy") for s in done)]
-        leaks = [s["max_leakage"] for s in done]
-        cells.append("no bound" if None in leaks else _mean(leaks))
+        leaks = [run.records[-1]["max_leakage"] for run in runs]
+        cells.append("no bound" if None in leaks else f"{max(leaks):.1f}")
         spread = [s["client_accuracy"] for s in done if "client_accuracy" in s]
         cells.append(f"{_mean(c['mean'] for c in spread)} ± {_mean(c['deviation'] for c in spread)}" if spread else "-")
         rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")

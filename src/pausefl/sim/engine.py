@@ -7,13 +7,13 @@ equals one that was not, to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pausefl.errors import BudgetExceededError
 from pausefl.privacy import Mechanism, SimulatedNoise
 from pausefl.privacy.schedule import Schedule
 from pausefl.problem import Selection
@@ -22,7 +22,7 @@ from pausefl.selector import Selector
 from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
-from pausefl.types import ClientId, FloatArray, IntArray
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,6 @@ class Simulation:
         self._number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
         self.model: Vector = np.empty(0, dtype=np.float32) if learner is None else learner.initial()
-        aside = learner is not None and learner.scores_aside
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="score") if aside else None
 
     @property
     def number(self) -> int:
@@ -71,35 +69,45 @@ class Simulation:
 
     def step(self) -> dict[str, Any]:
         """Play one round, score its model, and return its record."""
-        return self._finished(self._round(), self._scored(always=True))
+        record, _ = self._round(score=False)
+        return self._scored(record)
 
     def play(self, rounds: int, pause_every: int = 1) -> Iterator[dict[str, Any]]:
         """Play on up to round number ``rounds``; yield a record per round, the last one always scored.
 
-        Where the learner allows it, a model is scored on another core while the next round is played already.  At every
-        ``pause_every``-th record nothing runs ahead: ``state`` then belongs to the record just yielded.
+        A model is scored while the next round trains from it, on cores that would be idle.  At every ``pause_every``-th
+        record nothing runs ahead: ``state`` then belongs to the record just yielded.
         """
-        waiting: tuple[dict[str, Any], Future[Scores] | None] | None = None
+        waiting: dict[str, Any] | None = None
         while self._number < rounds:
-            record = self._round()
-            number = record["round"]
-            scores = self._scored(always=number == rounds)
+            try:
+                record, scores = self._round(score=waiting is not None)
+            except Exception:
+                if waiting is not None:
+                    yield waiting  # what was played is not lost with what failed
+                raise
             if waiting is not None:
-                yield self._finished(*waiting)
-            waiting = record, scores
-            if number % pause_every == 0 or number == rounds:
-                yield self._finished(*waiting)
+                yield waiting | _said(scores)
                 waiting = None
+            number = record["round"]
+            due = number == rounds or number % self._evaluate_every == 0
+            if due and number % pause_every and number != rounds:
+                waiting = record
+            else:
+                yield self._scored(record) if due else record
 
-    def _round(self) -> dict[str, Any]:
+    def _round(self, score: bool) -> tuple[dict[str, Any], Scores | None]:
+        """Play a round; with ``score`` also score the model it starts from."""
         number = self._number + 1
         self._online = self._network.online(self._online, number)
         record: dict[str, Any] = {"round": number, "members": []}
-        if self._online.any():
-            chosen = self._selector.select(None if self._online.all() else self._online, allow_fewer=True)
+        ready = self._online & self._solvent()
+        scores = None
+        if ready.any():
+            chosen = self._selector.select(None if ready.all() else ready, allow_fewer=True)
             rows = self._selector.cohort.rows(chosen.members)
             outcome = self._network.play(rows, number)
-            released = self._learn(chosen, rows, outcome, number)
+            released, scores = self._learn(chosen, rows, outcome, number, score)
             latency = outcome.latency.tolist()
             self._selector.observe(
                 {k: None if np.isnan(t) else t for k, t in zip(chosen.members, latency, strict=True)},
@@ -107,23 +115,13 @@ class Simulation:
             )
             self._clock.advance(outcome.seconds)
             record |= _choice(chosen, outcome)
+        elif score and self._learner is not None:
+            scores = self._learner.evaluate(self.model)
         self._number = number
-        return record | {"seconds": self._clock.now} | self._leakage()
+        return record | {"seconds": self._clock.now} | self._leakage(), scores
 
-    def _scored(self, always: bool) -> Future[Scores] | None:
-        if self._learner is None or not (always or self._number % self._evaluate_every == 0):
-            return None
-        if self._aside is not None:
-            return self._aside.submit(self._learner.evaluate, self.model)
-        scores: Future[Scores] = Future()
-        scores.set_result(self._learner.evaluate(self.model))
-        return scores
-
-    def _finished(self, record: dict[str, Any], scores: Future[Scores] | None) -> dict[str, Any]:
-        if scores is None:
-            return record
-        found = scores.result()
-        return record | {"accuracy": found.accuracy, "loss": found.loss}
+    def _scored(self, record: dict[str, Any]) -> dict[str, Any]:
+        return record if self._learner is None else record | _said(self._learner.evaluate(self.model))
 
     def guarantee(self) -> str:
         """Say in one line what the leakage numbers cover."""
@@ -131,8 +129,11 @@ class Simulation:
             return "no training: nothing was released"
         if self._privacy is None:
             return "no privacy: updates were sent as they are"
-        budget = self._privacy.schedule.budget
-        return self._privacy.mechanism.guarantee.sentence(budget, len(self.model)) + "; simulated noise, not private"
+        budget, guarantee = self._privacy.schedule.budget, self._privacy.mechanism.guarantee
+        said = replace(guarantee, delta=0.0).sentence(budget, len(self.model))
+        most = int(self._selector.cohort.picks.max())
+        slack = f"; delta = {most * guarantee.delta:g} after {most} releases" if guarantee.delta else ""
+        return f"{said}{slack}; simulated noise, not private"
 
     def client_accuracies(self) -> FloatArray:
         """Return the model's accuracy (percent) on each client's own data."""
@@ -140,8 +141,6 @@ class Simulation:
 
     def close(self) -> None:
         """End whatever runs in the background."""
-        if self._aside is not None:
-            self._aside.shutdown(cancel_futures=True)
         if self._learner is not None:
             self._learner.close()
 
@@ -162,35 +161,72 @@ class Simulation:
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
         self._number, self._clock = int(header["number"]), VirtualClock(float(header["clock"]))
 
-    def _learn(self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int) -> dict[ClientId, Any]:
-        """Train, noise and aggregate; return what the server received, by client."""
+    def _learn(
+        self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int, score: bool
+    ) -> tuple[dict[ClientId, Any], Scores | None]:
+        """Train, noise and aggregate; return what the server received, by client, and the old model's scores."""
         learner = self._learner
         places = np.flatnonzero(outcome.arrived)
-        if learner is None or not len(places):
-            return {}
+        if learner is None:
+            return {}, None
+        if not len(places):
+            return {}, learner.evaluate(self.model) if score else None
+        scores = None
         members = rows[places]
-        updates = learner.train(self.model, members, number)
+        if score:
+            updates, scores = learner.train_and_score(self.model, members, number)
+        else:
+            updates = learner.train(self.model, members, number)
         sent = np.ones(len(members), dtype=np.bool_)
         if self._privacy is not None:
             for place, (client, update) in enumerate(zip(members.tolist(), updates, strict=True)):
-                # Charged whether it arrives or not: observing the round counts the release of every member.
-                epsilon = self._privacy.schedule.epsilon(int(self._selector.cohort.picks[client]) + 1)
-                sent[place] = epsilon >= self._privacy.mechanism.least_epsilon  # else the client refuses
-                if sent[place]:
-                    noise = SimulatedNoise(stream(self._seed, "noise", number, client))
-                    updates[place] = np.asarray(self._privacy.mechanism.release(update, epsilon, noise).update)
+                released = self._release(client, update, number, self._privacy)
+                sent[place] = released is not None
+                if released is not None:
+                    updates[place] = released
+        else:
+            sent &= np.isfinite(updates).all(axis=1)
         if sent.any():
             weights = _weights(chosen, self._selector.cohort.sizes[members], places)[sent]
             self.model = self.model + (weights / weights.sum()).astype(np.float32) @ updates[sent]
-        return {chosen.members[place]: update for place, update, ok in zip(places, updates, sent, strict=True) if ok}
+        received = zip(places, updates, sent, strict=True)
+        return {chosen.members[place]: update for place, update, ok in received if ok}, scores
 
-    def _leakage(self) -> dict[str, float | None]:
+    def _release(self, client: int, update: Vector, number: int, plan: PrivacyPlan) -> Vector | None:
+        """Return what a client sends, or None if it refuses: its training broke, or no usable epsilon is left.
+
+        It is charged in either case, as are members that never arrive: observing the round counts every one of them.
+        """
+        try:
+            epsilon = plan.schedule.epsilon(int(self._selector.cohort.picks[client]) + 1)
+        except BudgetExceededError:
+            return None
+        if epsilon < plan.mechanism.least_epsilon or not np.isfinite(update).all():
+            return None
+        noise = SimulatedNoise(stream(self._seed, "noise", number, client))
+        return np.asarray(plan.mechanism.release(update, epsilon, noise).update)
+
+    def _solvent(self) -> BoolArray:
+        limit = self._selector.reward.schedule.limit
+        picks = self._selector.cohort.picks
+        return np.ones(len(picks), dtype=np.bool_) if limit is None else picks < limit
+
+    def _leakage(self) -> dict[str, Any]:
         picks = self._selector.cohort.picks
         levels = np.quantile(picks, [0.5, 0.9], method="nearest").astype(np.int64)
         spent = self._selector.reward.schedule.spent(np.array([picks.max(), *levels]))
         if self._privacy is None:
             return {"max_leakage": None if self._learner is not None else float(spent[0])}  # None: without bound
-        return {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
+        leakage = {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
+        if self._privacy.mechanism.guarantee.delta:
+            leakage["max_delta"] = float(picks.max()) * self._privacy.mechanism.guarantee.delta
+        return leakage
+
+
+def _said(scores: Scores | None) -> dict[str, Any]:
+    if scores is None:
+        return {}
+    return {"accuracy": scores.accuracy, "loss": scores.loss if np.isfinite(scores.loss) else None}
 
 
 def _choice(chosen: Selection, outcome: Outcome) -> dict[str, Any]:

@@ -29,17 +29,16 @@ class Learner(Protocol):
     members, on the number of processes, or on what ran before.
     """
 
-    @property
-    def scores_aside(self) -> bool:
-        """Whether ``evaluate`` may run in another thread while ``train`` runs."""
-        ...
-
     def initial(self) -> Vector:
         """Return a fresh model, flat."""
         ...
 
     def train(self, model: Vector, members: IntArray, number: int) -> Vector:
         """Return one row per member: what local training added to the model in this round."""
+        ...
+
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+        """As ``train``, and score the model that training starts from on whatever cores are idle meanwhile."""
         ...
 
     def evaluate(self, model: Vector) -> Scores:

@@ -25,12 +25,15 @@ from pausefl.types import FloatArray, IntArray
 def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Simulation:
     """Return a simulation that is ready for its first round."""
     seed, clients = config.run.seed, config.network.clients
+    latency = _latency(config)
+    require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
+    policy = _policy(config, latency)
     learner: Learner | None = None
     sizes: FloatArray | IntArray = np.ones(clients)
     if config.learning.enabled:
-        learner, sizes = _learner(config, data_dir, jobs)
-    latency = _latency(config)
-    require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
+        learner, sizes = _learner(
+            config, data_dir, jobs, clients if policy.size == "all" else config.selection.per_round
+        )
     labels = None
     if config.network.clusters is not None:
         labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
@@ -39,7 +42,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     )
     selection = config.selection
     selector = Selector(
-        sizes, min(selection.per_round, clients), _policy(config, latency), alpha=selection.alpha, beta=selection.beta,
+        sizes, selection.per_round, policy, alpha=selection.alpha, beta=selection.beta,
         gamma=selection.gamma, zeta=selection.zeta, schedule=_schedule(config), tau_min=config.network.tau_min,
         clusters=labels, rho=selection.rho, seed=seed,
     )  # fmt: skip
@@ -52,19 +55,18 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     )
 
 
-def _learner(config: Config, data_dir: Path | None, jobs: int) -> tuple[Learner, IntArray]:
+def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tuple[Learner, IntArray]:
     try:
         from pausefl.learn.build import build_learner
     except ImportError:
         raise MissingExtraError("training needs the 'learn' extra; run: pip install 'pausefl[learn]'") from None
 
     learning, data = config.learning, config.data
-    most = config.network.clients if config.selection.policy == "all" else config.selection.per_round
     return build_learner(
         data=data.name, data_dir=data_dir, train_size=data.train_size, partition=data.partition,
         concentration=data.concentration, dominant=data.dominant, clients=config.network.clients, model=learning.model,
         optimizer=learning.optimizer, lr=learning.lr, momentum=learning.momentum, batch=learning.batch,
-        epochs=learning.epochs, max_steps=learning.max_steps, optimizer_state=learning.optimizer_state,
+        epochs=learning.epochs, max_steps=learning.max_steps or None, optimizer_state=learning.optimizer_state,
         device=learning.device, seed=config.run.seed, most=most, jobs=jobs,
         refuse_batch_norm=config.privacy.enabled and config.privacy.batch_norm == "refuse",
     )  # fmt: skip
@@ -96,7 +98,7 @@ def _latency(config: Config) -> LatencyModel:
         return two_groups(network.clients, network.tau_min)
     if network.latency == "trace":
         return Trace(_table(network.trace, "network.trace"))
-    means = np.full(network.clients, network.mean)
+    means = np.linspace(network.mean, network.slowest or network.mean, network.clients)
     if network.latency == "normal":
         return FlooredNormal(means, network.spread, network.tau_min)
     return Quantile(network.latency, means, network.spread, network.tau_min)

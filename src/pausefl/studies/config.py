@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pausefl.errors import ConfigError
 
@@ -34,6 +34,7 @@ class NetworkSection(_Section):
     latency: Literal["two-groups", "normal", "lognormal", "exponential", "pareto", "trace"] = "two-groups"
     tau_min: float = Field(default=0.05, gt=0)
     mean: float = Field(default=0.5, gt=0)
+    slowest: float | None = Field(default=None, gt=0)
     spread: float = Field(default=0.5, gt=0)
     trace: str | None = None
     availability: Literal["always", "bernoulli", "on-off", "trace"] = "always"
@@ -89,7 +90,7 @@ class Learning(_Section):
     momentum: float = Field(default=0.0, ge=0, lt=1)
     batch: int = Field(default=20, ge=1)
     epochs: int = Field(default=1, ge=1)
-    max_steps: int | None = Field(default=100, ge=1)
+    max_steps: int = Field(default=100, ge=0)  # 0: no limit
     optimizer_state: Literal["keep", "fresh"] = "keep"
     device: str = "cpu"
 
@@ -112,6 +113,25 @@ class Config(_Section):
     privacy: Privacy = Privacy()
     learning: Learning = Learning()
     run: Run = Run()
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        """Refuse keys that are set but cannot do anything beside the others."""
+        network, learning = self.network, self.learning
+        idle = {
+            "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
+            "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
+            "network.spread": network.spread != NetworkSection.model_fields["spread"].default
+            and network.latency not in ("normal", "lognormal")
+            and "it belongs to normal and lognormal latency",
+            "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
+            "selection.per_round": self.selection.per_round > network.clients
+            and f"there are {network.clients} clients",
+        }
+        for key, why in idle.items():
+            if why:
+                raise ValueError(f"{key} has no effect here: {why}")
+        return self
 
     def toml(self) -> str:
         """Return the resolved configuration as TOML; keys without a value are left out."""
@@ -188,6 +208,8 @@ def _explain(error: ValidationError) -> str:
         close = get_close_matches(where[-1], known, n=1)
         hint = f"did you mean {'.'.join([*where[:-1], close[0]])!r}?" if close else f"known: {', '.join(known)}"
         return f"{name} is not a known key; {hint}"
+    if first["type"] == "value_error":
+        return first["msg"].removeprefix("Value error, ")
     bound = first["msg"].removeprefix("Input should be ")
     return f"{name} is {first['input']!r}, but must be {bound}; change it in the file or with --set {name}=…"
 

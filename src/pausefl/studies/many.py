@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pausefl.children import follow_parent
 from pausefl.errors import WorkerError
 from pausefl.studies.config import Config
 from pausefl.studies.run import run
@@ -39,7 +40,7 @@ def run_many(
             for i, task in enumerate(tasks)
         ]  # fmt: skip
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=min(jobs, len(tasks)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=follow_parent) as pool:
         futures = [pool.submit(run, task.config, task.out, data_dir=data_dir) for task in tasks]
         waiting = set(futures)
         try:
@@ -52,8 +53,11 @@ def run_many(
         except BrokenProcessPool:
             raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
         except BaseException:
+            # Resumable, so there is nothing to wait for.
             for future in futures:
                 future.cancel()
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
             raise
         return [future.result() for future in futures]
 

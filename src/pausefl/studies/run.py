@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pausefl import __version__
 from pausefl.errors import ConfigError
+from pausefl.report.frames import read_run
 from pausefl.sim.engine import Simulation
 from pausefl.statefile import read_state, write_state
 from pausefl.studies.build import build
-from pausefl.studies.config import Config
+from pausefl.studies.config import Config, load_config
 
 Watcher = Callable[[dict[str, Any]], None]
 _KIND = "run"
@@ -30,33 +31,39 @@ def run(
     that was killed loses at most the rounds since its last checkpoint, and ends like one that was not.
     """
     out.mkdir(parents=True, exist_ok=True)
-    _settle_config(config, out)
-    summary = out / "summary.json"
-    if summary.exists():
-        done: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
-        return done
-    simulation = build(config, data_dir=data_dir, jobs=jobs)
-    try:
-        _resume(simulation, out)
-        with (out / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
-            for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
-                metrics.write(json.dumps(record, allow_nan=False) + "\n")
-                metrics.flush()
-                if record["round"] % config.run.checkpoint_every == 0 or record["round"] == config.run.rounds:
-                    os.fsync(metrics.fileno())
-                    write_state(out / "checkpoint.state", _KIND, *simulation.state())
-                watch(record)
-        return _summarise(simulation, config, out)
-    finally:
-        simulation.close()
+    with _only_writer(out):
+        _settle_config(config, out)
+        summary = out / "summary.json"
+        if summary.exists():
+            done: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
+            return done
+        simulation = build(config, data_dir=data_dir, jobs=jobs)
+        try:
+            _resume(simulation, out)
+            with (out / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+                for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
+                    metrics.write(json.dumps(record, allow_nan=False) + "\n")
+                    metrics.flush()
+                    if record["round"] % config.run.checkpoint_every == 0 or record["round"] == config.run.rounds:
+                        os.fsync(metrics.fileno())
+                        write_state(out / "checkpoint.state", _KIND, *simulation.state())
+                    watch(record)
+            return _summarise(simulation, config, out)
+        finally:
+            simulation.close()
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a run, a dictionary per round."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+@contextmanager
+def _only_writer(out: Path) -> Iterator[None]:
+    """Hold the folder for this process; the lock goes with the process, however it ends."""
+    with (out / "lock").open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"{out} is being written by another process; wait for it, or name another folder"
+            ) from None
+        yield
 
 
 def last_record(folder: Path) -> dict[str, Any] | None:
@@ -73,10 +80,10 @@ def last_record(folder: Path) -> dict[str, Any] | None:
 
 def _settle_config(config: Config, out: Path) -> None:
     path = out / "config.toml"
-    text = config.toml()
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if not path.exists():
+        _write(path, config.toml())
+    elif load_config(path) != config:
         raise ConfigError(f"{out} holds a run of another configuration; name another folder, or delete this one")
-    path.write_text(text, encoding="utf-8")
 
 
 def _resume(simulation: Simulation, out: Path) -> None:
@@ -91,13 +98,14 @@ def _resume(simulation: Simulation, out: Path) -> None:
             raise ConfigError(
                 f"{metrics} has {len(lines)} rounds, but the checkpoint {simulation.number}; delete {out}"
             )
-        kept = metrics.with_suffix(".tmp")
-        kept.write_text("".join(lines), encoding="utf-8")
-        kept.replace(metrics)
+        _write(metrics, "".join(lines))
 
 
 def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, Any]:
-    records = read_metrics(out)
+    done = read_run(out)
+    records = done.records
+    if len(records) != config.run.rounds:
+        raise ConfigError(f"{out} has {len(records)} of {config.run.rounds} rounds; delete {out} and run again")
     picks = simulation.selector.cohort.picks
     summary: dict[str, Any] = {
         "pausefl": __version__,
@@ -110,18 +118,25 @@ def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, A
         "picks": picks.tolist() if len(picks) <= 10_000 else None,
     }
     if "accuracy" in records[-1]:
-        scored = [r["accuracy"] for r in records if "accuracy" in r]
         clients = simulation.client_accuracies()
         summary |= {
-            "accuracy": float(np.mean(scored[-10:])),
-            "best_accuracy": max(scored),
+            "accuracy": done.final_accuracy(),
+            "best_accuracy": done.best_accuracy(),
             "client_accuracy": {
                 "mean": float(clients.mean()),
                 "deviation": float(clients.std()),
                 "worst": float(clients.min()),
             },
         }
-    temporary = out / "summary.tmp"
-    temporary.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(out / "summary.json")
+    _write(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     return summary
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

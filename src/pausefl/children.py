@@ -1,0 +1,20 @@
+"""Child processes that end with their parent, however it ends, and leave Ctrl-C to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+
+def follow_parent() -> None:
+    """Call first thing in a child: ignore Ctrl-C (the parent decides), and exit when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)  # at once: nothing may be written after the parent has died
