@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,10 @@ class DenseLearner:
         updates[order] = parameters.sub_(start).cpu().numpy()
         return updates
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model meanwhile: scoring only reads, and torch lets other threads run."""
         scores = self._aside.submit(self.evaluate, model)
-        return self.train(model, members, number), scores.result()
+        return self.train(model, members, number), scores
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -52,11 +53,13 @@ class ModuleLearner:
         self._workers.run(self._training(members, number))
         return self._trained(len(members))
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model in small pieces on whichever process runs out of clients first."""
         self._model.copy_(torch.from_numpy(model))
         answers = self._workers.run([*self._training(members, number), *self._scoring()])
-        return self._trained(len(members)), self._scores(answers[len(members) :])
+        scores: Future[Scores] = Future()
+        scores.set_result(self._scores(answers[len(members) :]))
+        return self._trained(len(members)), scores
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""

@@ -7,6 +7,7 @@ equals one that was not, to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,7 +88,7 @@ class Simulation:
                     yield waiting  # what was played is not lost with what failed
                 raise
             if waiting is not None:
-                yield waiting | _said(scores)
+                yield waiting | _said(scores.result() if scores is not None else None)
                 waiting = None
             number = record["round"]
             due = number == rounds or number % self._evaluate_every == 0
@@ -96,7 +97,7 @@ class Simulation:
             else:
                 yield self._scored(record) if due else record
 
-    def _round(self, score: bool) -> tuple[dict[str, Any], Scores | None]:
+    def _round(self, score: bool) -> tuple[dict[str, Any], Future[Scores] | None]:
         """Play a round; with ``score`` also score the model it starts from."""
         number = self._number + 1
         self._online = self._network.online(self._online, number)
@@ -116,7 +117,7 @@ class Simulation:
             self._clock.advance(outcome.seconds)
             record |= _choice(chosen, outcome)
         elif score and self._learner is not None:
-            scores = self._learner.evaluate(self.model)
+            scores = _ready(self._learner.evaluate(self.model))
         self._number = number
         return record | {"seconds": self._clock.now} | self._leakage(), scores
 
@@ -163,14 +164,14 @@ class Simulation:
 
     def _learn(
         self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int, score: bool
-    ) -> tuple[dict[ClientId, Any], Scores | None]:
+    ) -> tuple[dict[ClientId, Any], Future[Scores] | None]:
         """Train, noise and aggregate; return what the server received, by client, and the old model's scores."""
         learner = self._learner
         places = np.flatnonzero(outcome.arrived)
         if learner is None:
             return {}, None
         if not len(places):
-            return {}, learner.evaluate(self.model) if score else None
+            return {}, _ready(learner.evaluate(self.model)) if score else None
         scores = None
         members = rows[places]
         if score:
@@ -221,6 +222,12 @@ class Simulation:
         if self._privacy.mechanism.guarantee.delta:
             leakage["max_delta"] = float(picks.max()) * self._privacy.mechanism.guarantee.delta
         return leakage
+
+
+def _ready(scores: Scores) -> Future[Scores]:
+    future: Future[Scores] = Future()
+    future.set_result(scores)
+    return future
 
 
 def _said(scores: Scores | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -37,7 +38,7 @@ class Learner(Protocol):
         """Return one row per member: what local training added to the model in this round."""
         ...
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Scores]:
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """As ``train``, and score the model that training starts from on whatever cores are idle meanwhile."""
         ...
 
