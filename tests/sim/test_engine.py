@@ -28,6 +28,9 @@ class Counting:
         self.trained.append((number, members.tolist()))
         return np.repeat((members + 1.0)[:, None], 3, axis=1).astype(np.float32)
 
+    def announce(self, model: np.ndarray) -> None:
+        pass
+
     def train_and_score(self, model: np.ndarray, members: np.ndarray, number: int) -> tuple[np.ndarray, Future]:
         scores: Future = Future()
         scores.set_result(self.evaluate(model))

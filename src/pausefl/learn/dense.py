@@ -29,6 +29,7 @@ class DenseLearner:
         self._test = data.test_images.flatten(1)
         self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
+        self._begun: tuple[Vector, Future[Scores]] | None = None
 
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
@@ -61,9 +62,14 @@ class DenseLearner:
         updates[order] = parameters.sub_(start).cpu().numpy()
         return updates
 
+    def announce(self, model: Vector) -> None:
+        """Begin to score the model in another thread."""
+        self._begun = model, self._aside.submit(self.evaluate, model)
+
     def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model meanwhile: scoring only reads, and torch lets other threads run."""
-        scores = self._aside.submit(self.evaluate, model)
+        begun, self._begun = self._begun, None
+        scores = begun[1] if begun and begun[0] is model else self._aside.submit(self.evaluate, model)
         return self.train(model, members, number), scores
 
     def evaluate(self, model: Vector) -> Scores:

@@ -53,6 +53,9 @@ class ModuleLearner:
         self._workers.run(self._training(members, number))
         return self._trained(len(members))
 
+    def announce(self, model: Vector) -> None:
+        """The processes score between clients, not before."""
+
     def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model in small pieces on whichever process runs out of clients first."""
         self._model.copy_(torch.from_numpy(model))

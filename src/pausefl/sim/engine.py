@@ -94,6 +94,8 @@ class Simulation:
             due = number == rounds or number % self._evaluate_every == 0
             if due and number % pause_every and number != rounds:
                 waiting = record
+                if self._learner is not None:
+                    self._learner.announce(self.model)
             else:
                 yield self._scored(record) if due else record
 

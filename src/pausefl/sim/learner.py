@@ -38,6 +38,10 @@ class Learner(Protocol):
         """Return one row per member: what local training added to the model in this round."""
         ...
 
+    def announce(self, model: Vector) -> None:
+        """Hear that this model will be scored with the next training; who can, begins at once."""
+        ...
+
     def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
         """As ``train``, and score the model that training starts from on whatever cores are idle meanwhile."""
         ...
