@@ -100,11 +100,21 @@ def test_records_and_summary_hold_what_they_should(tmp_path: Path) -> None:
     assert run(config, tmp_path) == summary  # a finished run is not run again
 
 
+def test_a_run_that_ended_goes_on_when_more_rounds_are_asked_for(tmp_path: Path) -> None:
+    few, more = (make_config(SMALL, [f"run.rounds={rounds}"]) for rounds in (6, 12))
+    run(few, tmp_path / "grown")
+    assert run(more, tmp_path / "grown")["rounds"] == 12
+    run(more, tmp_path / "straight")
+    assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
+    with pytest.raises(ConfigError, match="another configuration"):
+        run(few, tmp_path / "grown")
+
+
 def test_another_configuration_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     config = make_config({"run": {"rounds": 1}, "learning": {"enabled": False}})
     run(config, tmp_path)
     with pytest.raises(ConfigError, match="another configuration"):
-        run(make_config({"run": {"rounds": 2}, "learning": {"enabled": False}}), tmp_path)
+        run(make_config({"run": {"rounds": 1, "seed": 1}, "learning": {"enabled": False}}), tmp_path)
 
 
 def test_selection_only_at_scale(tmp_path: Path) -> None:

@@ -36,6 +36,13 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
     assert len({task.out for task in tasks}) == len(tasks)
 
 
+def test_some_policies_of_a_study(tmp_path: Path) -> None:
+    study = load_study("small-noniid")
+    assert [t.config.selection.policy for t in study.tasks(tmp_path, "half", 2, policies=["pause"])] == ["pause"] * 2
+    with pytest.raises(ConfigError, match="--policy is 'random'"):
+        study.tasks(tmp_path, "half", policies=["random"])
+
+
 def test_a_study_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(

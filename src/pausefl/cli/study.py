@@ -20,6 +20,7 @@ def study(
     listed: Annotated[bool, typer.Option("--list", help="Name the paper's studies.")] = False,
     scale: Annotated[str, typer.Option(help="full, half (an evening on two cores) or smoke (seconds).")] = "half",
     seeds: Annotated[int | None, typer.Option(help="How many seeds; the study's own number by default.")] = None,
+    policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
     jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs and the report.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
@@ -47,7 +48,7 @@ def study(
     chosen = load_study(name)
     sys.path.insert(0, str(Path(name).resolve().parent))  # policies and models of your own may lie beside the file
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
-    tasks = chosen.tasks(folder, scale, seeds, overrides or [])  # type: ignore[arg-type]
+    tasks = chosen.tasks(folder, scale, seeds, overrides or [], policies or [])  # type: ignore[arg-type]
     console = Console(stderr=True)
     with bars(console) as progress:
         lines = [

@@ -28,7 +28,8 @@ def run(
     """Play all rounds of a configuration; return the summary.
 
     ``out`` gets config.toml, metrics.jsonl (a line per round), checkpoint.state and, at the end, summary.json.  A run
-    that was killed loses at most the rounds since its last checkpoint, and ends like one that was not.
+    that was killed loses at most the rounds since its last checkpoint, and ends like one that was not.  A run that has
+    ended goes on when it is called with more rounds.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _only_writer(out):
@@ -79,11 +80,18 @@ def last_record(folder: Path) -> dict[str, Any] | None:
 
 
 def _settle_config(config: Config, out: Path) -> None:
+    """Keep the configuration; more rounds of the same run are welcome, anything else is another run."""
     path = out / "config.toml"
     if not path.exists():
         _write(path, config.toml())
-    elif load_config(path) != config:
+        return
+    kept = load_config(path)
+    rounds = max(config.run.rounds, kept.run.rounds)
+    if kept.model_copy(update={"run": kept.run.model_copy(update={"rounds": rounds})}) != config:
         raise ConfigError(f"{out} holds a run of another configuration; name another folder, or delete this one")
+    if rounds > kept.run.rounds:
+        (out / "summary.json").unlink(missing_ok=True)
+        _write(path, config.toml())
 
 
 def _resume(simulation: Simulation, out: Path) -> None:

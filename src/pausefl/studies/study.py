@@ -47,13 +47,20 @@ class Study:
         size = {"full": (), "half": self.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
         return make_config(self.sections, [*size, *chosen, *overrides])
 
-    def tasks(self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = ()) -> list[Task]:
-        """Return all runs of the study, each with its folder."""
+    def tasks(
+        self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = (),
+        policies: Sequence[str] = (),
+    ) -> list[Task]:  # fmt: skip
+        """Return the runs of the study, of some policies or of all, each with its folder."""
+        for policy in policies:
+            if policy not in self.policies:
+                known = ", ".join(self.policies)
+                raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
         count = seeds or (1 if scale == "smoke" else self.seeds)
         require(count >= 1, "--seeds", count, "1 or more", "run at least one")
         return [
             Task(self.config(policy, seed, scale, overrides), out / _folder(policy) / f"seed-{seed}")
-            for policy in self.policies
+            for policy in policies or self.policies
             for seed in range(count)
         ]
 
