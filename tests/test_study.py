@@ -1,43 +1,100 @@
 """Every study of the paper runs at smoke scale, and a copy of one can be changed."""
 
+import csv
 from pathlib import Path
 
 import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.studies.many import run_many
-from pausefl.studies.study import load_study, study_names
+from pausefl.studies.measured.study import MeasuredStudy, write_rows
+from pausefl.studies.shelf import load_study, study_names
+from pausefl.studies.study import Study
+
+MEASURED = ["annealing", "complexity", "g-function", "regret"]
+TRAINED = [
+    "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
+    "small-iid-r2", "small-noniid",
+]  # fmt: skip
+
+
+def trained(name: str) -> Study:
+    study = load_study(name)
+    assert isinstance(study, Study)
+    return study
+
+
+def measured(name: str) -> MeasuredStudy:
+    study = load_study(name)
+    assert isinstance(study, MeasuredStudy)
+    return study
 
 
 def test_the_papers_studies_are_all_there() -> None:
-    assert set(study_names()) == {
-        "small-iid-r1", "small-iid-r2", "small-noniid", "large-mnist", "large-noniid-r1", "large-noniid-r2",
-        "large-cnn5", "published-mnist",
-    }  # fmt: skip
+    assert study_names() == sorted(MEASURED + TRAINED)
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", TRAINED)
 def test_every_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
-    study = load_study(name)
+    study = trained(name)
     tasks = study.tasks(tmp_path, "smoke")
-    assert len(tasks) == len(study.policies) >= 6
+    assert len(tasks) == len(study.about.policies) >= 6
     summaries = run_many(tasks)
     assert all(summary["rounds"] == 4 for summary in summaries)
-    free = [s for s, p in zip(summaries, study.policies, strict=True) if "no privacy" in p]
+    free = [s for s, p in zip(summaries, study.about.policies, strict=True) if "no privacy" in p]
     assert all(s["max_leakage"] is None for s in free)
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("scale", ["full", "half"])
 def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
-    study = load_study(name)
+    study = trained(name)
     tasks = study.tasks(tmp_path, scale)
-    assert len(tasks) == study.seeds * len(study.policies)
+    assert len(tasks) == study.about.seeds * len(study.about.policies)
     assert len({task.out for task in tasks}) == len(tasks)
 
 
+@pytest.mark.parametrize("name", MEASURED)
+def test_every_measured_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
+    rows = write_rows(measured(name).measurement("smoke"), tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(rows) >= 4
+    assert all(read[0][key] == str(value) for key, value in rows[0].items())
+    for scale in ("full", "half"):
+        measured(name).measurement(scale)
+
+
+def test_measured_rows_depend_on_nothing_but_the_settings() -> None:
+    for name in ("g-function", "regret", "annealing"):
+        one, two = (list(measured(name).measurement("smoke").rows()) for _ in range(2))
+        assert one == two
+
+
+def test_ours_finds_the_optimum_where_the_papers_chain_does_not() -> None:
+    settings = ["clients=60", "per_round=6", "clusters=6", "rounds=60", "every=10", "steps=[2000]", "seeds=1"]
+    rows = list(measured("annealing").measurement("full", overrides=settings).rows())
+    gap = {(row["reward"], row["method"]): row["median_gap"] for row in rows}
+    for reward in ("R1", "R2"):
+        assert gap[reward, "ours"] < 0.01 < gap[reward, "paper's C"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["seeds=0"], "regret.seeds is 0"),
+        (["sedes=1"], "regret.sedes is not a known key; did you mean 'regret.seeds'"),
+        (["seeds"], "must look like key=value"),
+    ],
+)
+def test_bad_settings_of_a_measurement_are_named(overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        measured("regret").measurement("smoke", overrides=overrides)
+    assert words in str(refused.value)
+
+
 def test_some_policies_of_a_study(tmp_path: Path) -> None:
-    study = load_study("small-noniid")
+    study = trained("small-noniid")
     assert [t.config.selection.policy for t in study.tasks(tmp_path, "half", 2, policies=["pause"])] == ["pause"] * 2
     with pytest.raises(ConfigError, match="--policy is 'random'"):
         study.tasks(tmp_path, "half", policies=["random"])
@@ -50,14 +107,14 @@ def test_a_study_of_ones_own(tmp_path: Path) -> None:
         "seeds = 1\nhalf = []\n"
         "[run]\nrounds = 2\n"
     )
-    summaries = run_many(load_study(str(file)).tasks(tmp_path / "out", "full"))
+    summaries = run_many(trained(str(file)).tasks(tmp_path / "out", "full"))
     assert [s["policy"] for s in summaries] == ["pause", "pausefl.selection:Random"]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[run]\nrounds = 1\n", "needs a [study] section"),
+        ("[run]\nrounds = 1\n", "has no [study] section"),
         ('[study]\ntitle = "x"\nfigures = []\npolicies = "pause"\nseeds = 1\nhalf = []\n', "study.policies is 'pause'"),
         ("nonsense", "is no TOML file"),
     ],

@@ -276,3 +276,16 @@ def test_uniform_numbers_stay_inside():
         assert u.min() > 0.0 and u.max() < 1.0
         assert abs(u.mean() - 0.5) < 6.0 / math.sqrt(12 * 200_000)
         assert abs(noise.normal(200_000).std() - 1.0) < 6.0 / math.sqrt(2 * 200_000)
+
+
+def test_simulated_laplace_is_fair_at_every_size():
+    """Signs come from a bit of the size: they must not depend on it (5 standard errors, seeded)."""
+    drawn = np.zeros(3_000_000)
+    SimulatedNoise(np.random.default_rng(5)).laplace(drawn, 1.0, 1.0, coordinates=1)
+    sizes, positive = np.abs(drawn), drawn > 0
+    for low, high in ((0.0, 1e-4), (1e-4, 0.01), (0.01, 0.3), (0.3, 1.0), (1.0, 3.0), (3.0, 7.5), (7.5, np.inf)):
+        inside = (sizes >= low) & (sizes < high)
+        expected = np.exp(-low) - np.exp(-high)
+        assert abs(inside.mean() - expected) < 5 * np.sqrt(expected / len(drawn))
+        assert abs(positive[inside].mean() - 0.5) < 5 * 0.5 / np.sqrt(inside.sum())
+    assert abs(np.corrcoef(positive[1:], positive[:-1])[0, 1]) < 5 / np.sqrt(len(drawn))

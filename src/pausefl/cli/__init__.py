@@ -36,9 +36,12 @@ def _root(
     """Low-latency, privacy-aware client selection for federated learning."""
 
 
+class _Terminated(KeyboardInterrupt):
+    """A polite request to stop: cleans up as Ctrl-C does."""
+
+
 def _terminate(*_: object) -> None:
-    """Let a polite request to stop clean up as Ctrl-C does."""
-    raise KeyboardInterrupt
+    raise _Terminated
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -55,13 +58,17 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             typer.echo(f"pausefl: {error.format_message()}".replace("\n", " "), err=True)
         code = 2
-    except (PauseError, OSError) as error:
+    except PauseError as error:
         typer.echo(f"pausefl: {error}".replace("\n", " "), err=True)
         code = 2
-    except (click.Abort, KeyboardInterrupt):
+    except OSError as error:
+        what = f"{error.filename} cannot be used ({error.strerror}); name another" if error.filename else str(error)
+        typer.echo(f"pausefl: {what}".replace("\n", " "), err=True)
+        code = 2
+    except (click.Abort, KeyboardInterrupt) as stop:
         typer.echo("pausefl: interrupted", err=True)
-        code = 130
+        code = 143 if isinstance(stop, _Terminated) else 130
     sys.exit(code)
 
 
-from pausefl.cli import audit, compare, data, demo, ledger, regret, report, run, study  # noqa: E402, F401 - each registers its command
+from pausefl.cli import audit, claims, compare, data, demo, ledger, regret, report, run, study, tune  # noqa: E402, F401 - each registers its command

@@ -13,15 +13,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 from pausefl import __version__
 from pausefl.cli import app
 from pausefl.errors import require
-from pausefl.types import FloatArray
-
-_TAU_MIN = 0.05
 
 
 @app.command()
@@ -42,19 +39,14 @@ def regret(
     console = Console(stderr=True, quiet=as_json)
     if out is not None:
         _prepare(out)
-    expected, realised, bound = _measure(console, clients, per_round, rounds, seeds, policy, alpha, gamma)
-    marks = np.unique(np.geomspace(min(10, rounds), rounds, 12).astype(np.int64))
-    rows = [_row(int(n), expected, realised, bound) for n in marks]
+    setting = {
+        "policy": policy, "clients": clients, "per_round": per_round, "rounds": rounds, "alpha": alpha, "gamma": gamma
+    }  # fmt: skip
+    measured = _measure(console, setting, seeds)
+    rows = [_summary(n, measured) for n in sorted({row["rounds"] for row in measured})]
     title = f"{policy}: {clients} clients, {per_round} per round, seeds: {seeds}"
     if as_json:
-        settings = {
-            "policy": policy,
-            "clients": clients,
-            "per_round": per_round,
-            "seeds": seeds,
-            "alpha": alpha,
-            "gamma": gamma,
-        }
+        settings = setting | {"seeds": seeds}
         finite = [{k: v if math.isfinite(v) else None for k, v in row.items()} for row in rows]
         typer.echo(json.dumps({"pausefl": __version__, "settings": settings, "rows": finite}, allow_nan=False))
     else:
@@ -66,42 +58,30 @@ def regret(
         console.print(f"wrote {out / 'regret.csv'}, {out / 'regret.svg'}, {out / 'regret.png'}")
 
 
-def _measure(
-    console: Console, clients: int, per_round: int, rounds: int, seeds: int, policy: str, alpha: float, gamma: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    from pausefl.regret import regret_bound
-    from pausefl.selection import Fastest
-    from pausefl.selector import Selector
-    from pausefl.sim.bandit import play
-    from pausefl.sim.latency import two_groups
+def _measure(console: Console, setting: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
+    from pausefl.studies.measured.regret import Regret, Setting
 
-    network = two_groups(clients, _TAU_MIN)
-    lost = np.zeros((2, seeds, rounds))
-    bound = np.empty(0)
-    for seed in track(range(seeds), "playing", console=console, transient=True, disable=not console.is_terminal):
-        chosen = Fastest(network.expected()) if policy == "fastest" else policy
-        selector = Selector(np.ones(clients), per_round, chosen, alpha=alpha, gamma=gamma, tau_min=_TAU_MIN, seed=seed)
-        speeds = network.mean_speed(_TAU_MIN)
-        bound = regret_bound(np.arange(1.0, rounds + 1.0), selector.problem(), speeds)
-        for t, played in enumerate(play(selector, network, rounds, seed, _TAU_MIN)):
-            lost[:, seed, t] = played.expected_regret, played.realised_regret
-    total = lost.cumsum(axis=2)
-    return total[0], total[1], bound
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        line = bar.add_task("playing", total=1.0)
+        game = Regret(settings=[Setting(**setting)], seeds=seeds)
+        return list(game.rows(lambda share: bar.update(line, completed=share)))
 
 
-def _row(n: int, expected: FloatArray, realised: FloatArray, bound: FloatArray) -> dict[str, Any]:
-    now, before, earlier = (float(expected[:, max(0, k - 1)].mean()) for k in (n, n // 2, n // 4))
+def _summary(n: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean over the seeds after n rounds."""
+    here = [row for row in rows if row["rounds"] == n]
+    now, before, earlier = (float(np.mean([row[key] for row in here])) for key in ("regret", "at_half", "at_quarter"))
     last, last_but_one = now - before, before - earlier
     return {
         "rounds": n,
         "mean": now,
-        "low": float(expected[:, n - 1].min()),
-        "high": float(expected[:, n - 1].max()),
-        "realised": float(realised[:, n - 1].mean()),
+        "low": min(row["regret"] for row in here),
+        "high": max(row["regret"] for row in here),
+        "realised": float(np.mean([row["realised"] for row in here])),
         "per_log": now / math.log(n) if n > 1 else 0.0,
         "doubling": last,
         "growth": last / last_but_one if last_but_one > 0.0 else math.nan,
-        "bound": float(bound[n - 1]),
+        "bound": here[0]["bound"],
     }
 
 

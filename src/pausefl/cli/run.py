@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pausefl.cli import app
-from pausefl.errors import require
+from pausefl.errors import ConfigError, require
 
 
 @app.command()
@@ -31,11 +31,13 @@ def run(
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
-    sys.path.insert(0, str(config.resolve().parent))  # policies and models of your own may lie beside the file
+    own_modules_beside(config)
     base = load_config(config, overrides or [])
     first = base.run.seed
     configs = [base.model_copy(update={"run": base.run.model_copy(update={"seed": first + i})}) for i in range(seeds)]
     folders = [out] if seeds == 1 else [out / f"seed-{c.run.seed}" for c in configs]
+    if seeds > 1 and (out / "config.toml").exists():
+        raise ConfigError(f"{out} holds a single run; name another folder for {seeds} seeds")
     console = Console(stderr=True)
     with bars(console) as progress:
         tasks = [progress.add_task(f"seed {c.run.seed}", total=c.run.rounds, note="") for c in configs]
@@ -54,6 +56,11 @@ def run(
         summary_table([(f"{s['policy']}, seed {s['seed']}", f) for s, f in zip(summaries, folders, strict=True)])
     )
     screen.print(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
+
+
+def own_modules_beside(file: Path) -> None:
+    """Let policies and models of your own lie beside the configuration or in the current folder."""
+    sys.path[:0] = [str(file.resolve().parent), str(Path.cwd())]
 
 
 def bars(console: Console) -> Progress:

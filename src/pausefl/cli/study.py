@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from pausefl.cli import app
-from pausefl.cli.run import bars, show
-from pausefl.errors import ConfigError, InvalidValueError, require
+from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from pausefl.studies.many import Task
+    from pausefl.studies.measured.base import Measurement
+    from pausefl.studies.measured.study import MeasuredStudy
+    from pausefl.studies.study import Study
 
 
 @app.command()
@@ -28,27 +35,37 @@ def study(
 ) -> None:
     """Run every policy of a study and write its report; called again, it goes on where it stopped."""
     from pausefl.report.charts import require_charts
-    from pausefl.report.html import write_report
-    from pausefl.studies.many import run_many
-    from pausefl.studies.study import load_study, study_names
+    from pausefl.studies.shelf import load_study, study_names
+    from pausefl.studies.study import Study, scale_named
 
-    screen = Console() if sys.stdout.isatty() else Console(width=100)
     if listed:
         for known in study_names():
-            about = load_study(known)
+            about = load_study(known).about
             typer.echo(f"{known:18} {about.title}: {', '.join(about.figures)}")
         return
     if name is None:
         raise ConfigError("study has no name; pausefl study --list names the paper's, or pass a TOML file")
-    if scale not in ("full", "half", "smoke"):
-        raise InvalidValueError(f"--scale is {scale!r}, but must be full, half or smoke; choose one")
+    size = scale_named(scale)
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     require(seeds is None or seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require_charts()
     chosen = load_study(name)
-    sys.path.insert(0, str(Path(name).resolve().parent))  # policies and models of your own may lie beside the file
+    own_modules_beside(Path(name))
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
-    tasks = chosen.tasks(folder, scale, seeds, overrides or [], policies or [])  # type: ignore[arg-type]
+    if isinstance(chosen, Study):
+        tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
+        page = _train(chosen, tasks, folder, data_dir, jobs)
+    else:
+        require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
+        page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
+    screen = Console() if sys.stdout.isatty() else Console(width=100)
+    screen.print(f"{chosen.about.title}\nreport: {page}")
+
+
+def _train(chosen: Study, tasks: list[Task], folder: Path, data_dir: Path | None, jobs: int) -> Path:
+    from pausefl.report.html import write_report
+    from pausefl.studies.many import run_many
+
     console = Console(stderr=True)
     with bars(console) as progress:
         lines = [
@@ -62,5 +79,15 @@ def study(
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command goes on from the last checkpoints in {folder}")
             raise
-    page = write_report([folder], folder / "report.html", chosen.title)
-    screen.print(f"{chosen.title}\nreport: {page}")
+    return write_report([folder], folder / "report.html", chosen.about.title)
+
+
+def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> Path:
+    from pausefl.report.measured import write_measured
+    from pausefl.studies.measured.study import write_rows
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        line = bar.add_task(chosen.name, total=1.0)
+        rows = write_rows(measurement, folder / "rows.csv", lambda share: bar.update(line, completed=share))
+    return write_measured(chosen.about.measures, rows, folder / "report.html", chosen.about.title)

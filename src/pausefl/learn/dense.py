@@ -18,6 +18,8 @@ from pausefl.learn.training import ClientData, LocalPlan, Memory
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 
+_BLOCK = 500
+
 
 class DenseLearner:
     """Trains the picked clients as one stack of networks; a row per client, longest training first."""
@@ -74,14 +76,14 @@ class DenseLearner:
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
-        outputs = logits(self._shape, torch.from_numpy(model).to(self._device), self._test)
+        outputs = self._outputs(model, self._test)
         correct = (outputs.argmax(1) == self._data.test_labels).sum()
         loss = functional.cross_entropy(outputs, self._data.test_labels)
         return Scores(100.0 * int(correct) / len(self._test), float(loss))
 
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""
-        outputs = logits(self._shape, torch.from_numpy(model).to(self._device), self._train)
+        outputs = self._outputs(model, self._train)
         right = (outputs.argmax(1) == self._data.train_labels).cpu().numpy()
         return np.array([100.0 * right[part].mean() for part in self._data.parts])
 
@@ -96,6 +98,11 @@ class DenseLearner:
     def close(self) -> None:
         """End the scoring thread."""
         self._aside.shutdown(cancel_futures=True)
+
+    def _outputs(self, model: Vector, images: torch.Tensor) -> torch.Tensor:
+        """Return the outputs for many images, in blocks whose hidden layers stay in the cache."""
+        parameters = torch.from_numpy(model).to(self._device)
+        return torch.cat([logits(self._shape, parameters, block) for block in torch.split(images, _BLOCK)])
 
     def _fresh(self, like: torch.Tensor) -> list[torch.Tensor]:
         return [torch.zeros_like(like) for _ in range(self._plan.optimizer.slots)]

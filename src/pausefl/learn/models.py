@@ -77,7 +77,8 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
         except Exception as error:  # whatever a factory of somebody's own may raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InvalidValueError(
-                f"model {name!r} does not work on images of shape {shape} ({reason}); choose another"
+                f"model {name!r} does not work on images of shape {shape} ({reason}); it is called as "
+                "factory(shape, classes)"
             ) from error
         torch.manual_seed(seed)
         net = factory(shape, classes)  # anew: the trial may have moved running statistics
@@ -98,5 +99,8 @@ def _imported(name: str) -> Callable[[Shape, int], nn.Module]:
     try:
         found: Callable[[Shape, int], nn.Module] = getattr(import_module(module), factory)
     except (ImportError, AttributeError) as error:
-        raise InvalidValueError(f"model is {name!r}, but cannot be imported ({error}); check the path") from error
+        raise InvalidValueError(
+            f"model is {name!r}, but cannot be imported ({error}); it is looked up beside the configuration, in the "
+            "current folder and on PYTHONPATH"
+        ) from error
     return found

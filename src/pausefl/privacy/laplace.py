@@ -28,7 +28,7 @@ class Laplace(Mechanism):
     >>> mechanism = Laplace(unit="coordinate", width=0.003)
     >>> released = mechanism.release(np.array([0.1, 0.0]), 1.5, SimulatedNoise(np.random.default_rng(0)))
     >>> released.update.round(4).tolist(), released.record()["note"]
-    ([0.0021, -0.0012], 'not private (simulated noise)')
+    ([0.0001, -0.002], 'not private (simulated noise)')
     """
 
     name: ClassVar[str] = "laplace"

@@ -26,6 +26,7 @@ def policy_by_name(name: str) -> Policy:
         raise InvalidValueError(
             "policy is 'fastest', which must know the latencies; pass pausefl.Fastest(expected={id: seconds})"
         )
-    close = get_close_matches(name.lower(), POLICIES, n=1)
+    names = [*POLICIES, Fastest.name]
+    close = get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "or pass a Policy object"
-    raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(POLICIES)}; {hint}")
+    raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(names)}; {hint}")

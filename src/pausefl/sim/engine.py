@@ -103,7 +103,7 @@ class Simulation:
         """Play a round; with ``score`` also score the model it starts from."""
         number = self._number + 1
         self._online = self._network.online(self._online, number)
-        record: dict[str, Any] = {"round": number, "members": []}
+        record: dict[str, Any] = {"round": number, "members": [], "latency": 0.0, "arrived": 0, "terms": None}
         ready = self._online & self._solvent()
         scores = None
         if ready.any():
@@ -129,7 +129,7 @@ class Simulation:
     def guarantee(self) -> str:
         """Say in one line what the leakage numbers cover."""
         if self._learner is None:
-            return "no training: nothing was released"
+            return "no training: nothing was released; leakage counts what the picks would have spent"
         if self._privacy is None:
             return "no privacy: updates were sent as they are"
         budget, guarantee = self._privacy.schedule.budget, self._privacy.mechanism.guarantee

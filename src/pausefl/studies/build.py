@@ -141,7 +141,8 @@ def _imported(path: str) -> Policy:
         made = getattr(import_module(module), name)()
     except (ImportError, AttributeError, TypeError) as error:
         raise InvalidValueError(
-            f"selection.policy is {path!r}, but cannot be made ({error}); check the path"
+            f"selection.policy is {path!r}, but cannot be made ({error}); it is looked up beside the configuration, "
+            "in the current folder and on PYTHONPATH"
         ) from error
     if not isinstance(made, Policy):
         raise InvalidValueError(f"selection.policy is {path!r}, but makes no Policy; subclass pausefl.Policy")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from pausefl.errors import ConfigError
+from pausefl.studies.sections import Section, validated, value_of
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Data(_Section):
+class Data(Section):
     """What is learned, and who holds which part of it."""
 
     name: Literal["digits", "mnist", "fashion-mnist", "cifar10"] = "digits"
@@ -27,7 +23,7 @@ class Data(_Section):
     dominant: float = Field(default=0.25, ge=0, le=1)
 
 
-class NetworkSection(_Section):
+class NetworkSection(Section):
     """Clients and how long they take."""
 
     clients: int = Field(default=30, ge=1)
@@ -48,7 +44,7 @@ class NetworkSection(_Section):
     congestion: float = Field(default=0.0, ge=0)
 
 
-class SelectionSection(_Section):
+class SelectionSection(Section):
     """Who takes part."""
 
     policy: str = "pause"
@@ -63,7 +59,7 @@ class SelectionSection(_Section):
     paper_scale: bool = False
 
 
-class Privacy(_Section):
+class Privacy(Section):
     """How much each client may leak, and by which mechanism."""
 
     enabled: bool = True
@@ -80,7 +76,7 @@ class Privacy(_Section):
     batch_norm: Literal["keep-local", "refuse"] = "keep-local"
 
 
-class Learning(_Section):
+class Learning(Section):
     """How clients train."""
 
     enabled: bool = True
@@ -95,7 +91,7 @@ class Learning(_Section):
     device: str = "cpu"
 
 
-class Run(_Section):
+class Run(Section):
     """How long, how often."""
 
     rounds: int = Field(default=300, ge=1)
@@ -104,7 +100,7 @@ class Run(_Section):
     checkpoint_every: int = Field(default=10, ge=1)
 
 
-class Config(_Section):
+class Config(Section):
     """One run."""
 
     data: Data = Data()
@@ -115,9 +111,20 @@ class Config(_Section):
     run: Run = Run()
 
     @model_validator(mode="after")
-    def _nothing_without_effect(self) -> Self:
-        """Refuse keys that are set but cannot do anything beside the others."""
+    def _fits_together(self) -> Self:
+        """Refuse keys that cannot be met, or cannot do anything, beside the others."""
         network, learning = self.network, self.learning
+        most, floor = network.clients, network.tau_min
+        if self.selection.per_round > most:
+            raise ValueError(
+                f"selection.per_round is {self.selection.per_round}, but must be at most network.clients = {most}; "
+                "pick fewer, or let more take part"
+            )
+        if network.deadline is not None and network.deadline <= floor and network.latency != "trace":
+            raise ValueError(
+                f"network.deadline is {network.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
+                "could answer in time"
+            )
         idle = {
             "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
             "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
@@ -125,8 +132,6 @@ class Config(_Section):
             and network.latency not in ("normal", "lognormal")
             and "it belongs to normal and lognormal latency",
             "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
-            "selection.per_round": self.selection.per_round > network.clients
-            and f"there are {network.clients} clients",
         }
         for key, why in idle.items():
             if why:
@@ -141,16 +146,6 @@ class Config(_Section):
             lines += [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
             lines.append("")
         return "\n".join(lines)
-
-
-SECTIONS: dict[str, type[BaseModel]] = {
-    "data": Data,
-    "network": NetworkSection,
-    "selection": SelectionSection,
-    "privacy": Privacy,
-    "learning": Learning,
-    "run": Run,
-}
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -172,50 +167,8 @@ def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Co
         section, dot, key = name.strip().partition(".")
         if not found or not dot or not isinstance(merged.setdefault(section, {}), dict):
             raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
-        merged[section][key] = _value(text.strip())
-    try:
-        return Config.model_validate(_with_floats(merged))
-    except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _with_floats(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers are welcome where a fraction is meant (budget = 200)."""
-    sections: dict[str, Any] = dict(content)
-    for section, values in content.items():
-        if isinstance(values, dict) and section in SECTIONS:
-            fields = SECTIONS[section].model_fields
-            fractions = {key for key in values if key in fields and "float" in str(fields[key].annotation)}
-            sections[section] = {
-                key: float(value) if key in fractions and type(value) is int else value for key, value in values.items()
-            }
-    return sections
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = [str(part) for part in first["loc"]]
-    name = ".".join(where)
-    if first["type"] == "extra_forbidden":
-        known = _known(where[:-1])
-        close = get_close_matches(where[-1], known, n=1)
-        hint = f"did you mean {'.'.join([*where[:-1], close[0]])!r}?" if close else f"known: {', '.join(known)}"
-        return f"{name} is not a known key; {hint}"
-    if first["type"] == "value_error":
-        return first["msg"].removeprefix("Value error, ")
-    bound = first["msg"].removeprefix("Input should be ")
-    return f"{name} is {first['input']!r}, but must be {bound}; change it in the file or with --set {name}=…"
-
-
-def _known(section: list[str]) -> list[str]:
-    return list(SECTIONS[section[0]].model_fields) if section else list(SECTIONS)
+        merged[section][key] = value_of(text.strip())
+    return validated(Config, merged)
 
 
 def _toml(value: Any) -> str:

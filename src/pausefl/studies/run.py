@@ -33,13 +33,16 @@ def run(
     """
     out.mkdir(parents=True, exist_ok=True)
     with _only_writer(out):
-        _settle_config(config, out)
+        kept = _same_run(config, out)
         summary = out / "summary.json"
-        if summary.exists():
+        if summary.exists() and kept == config:
             done: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
             return done
         simulation = build(config, data_dir=data_dir, jobs=jobs)
         try:
+            if kept != config:  # only now, so that a configuration that cannot be built does not take the folder
+                summary.unlink(missing_ok=True)
+                _write(out / "config.toml", config.toml())
             _resume(simulation, out)
             with (out / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
                 for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
@@ -79,19 +82,24 @@ def last_record(folder: Path) -> dict[str, Any] | None:
     return record
 
 
-def _settle_config(config: Config, out: Path) -> None:
-    """Keep the configuration; more rounds of the same run are welcome, anything else is another run."""
+def _same_run(config: Config, out: Path) -> Config | None:
+    """Return the folder's configuration, if any; it may ask for fewer rounds, but differ in nothing else."""
+    if next(out.glob("seed-*/config.toml"), None) is not None:
+        raise ConfigError(f"{out} holds the seeds of other runs; name another folder")
     path = out / "config.toml"
     if not path.exists():
-        _write(path, config.toml())
-        return
+        return None
     kept = load_config(path)
-    rounds = max(config.run.rounds, kept.run.rounds)
-    if kept.model_copy(update={"run": kept.run.model_copy(update={"rounds": rounds})}) != config:
-        raise ConfigError(f"{out} holds a run of another configuration; name another folder, or delete this one")
-    if rounds > kept.run.rounds:
-        (out / "summary.json").unlink(missing_ok=True)
-        _write(path, config.toml())
+    there, here = (
+        {f"{section}.{key}": value for section, values in c.model_dump().items() for key, value in values.items()}
+        for c in (kept, config)
+    )
+    other = [f"{key} = {there[key]!r} there, {here[key]!r} here" for key in here if there[key] != here[key]]
+    if other and not (len(other) == 1 and config.run.rounds > kept.run.rounds):
+        raise ConfigError(
+            f"{out} holds a run of another configuration ({'; '.join(other)}); name another folder, or delete this one"
+        )
+    return kept
 
 
 def _resume(simulation: Simulation, out: Path) -> None:

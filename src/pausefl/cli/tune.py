@@ -1,0 +1,57 @@
+"""``pausefl tune``: a value that the paper leaves out, chosen once for all policies of a study."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pausefl.cli import app
+from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.errors import ConfigError, require
+
+_SEED = 100
+
+
+@app.command()
+def tune(
+    study: Annotated[str, typer.Argument(help="A study of the paper, or a TOML file.")],
+    key: Annotated[str, typer.Argument(help="What to vary, e.g. privacy.width.")],
+    values: Annotated[str, typer.Argument(help="Its values, e.g. 0.001,0.003,0.01.")],
+    policy: Annotated[str, typer.Option(help="Who picks; random favours no policy of the study.")] = "random",
+    seed: Annotated[int, typer.Option(help="A seed the study itself does not use.")] = _SEED,
+    scale: Annotated[str, typer.Option(help="full, half or smoke, as for the study.")] = "half",
+    jobs: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
+) -> None:
+    """Run a study's settings with one key at several values, and print what came of each."""
+    from pausefl.studies.many import Task, run_many
+    from pausefl.studies.shelf import load_study
+    from pausefl.studies.study import Study, scale_named
+    from pausefl.studies.table import summary_table
+
+    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
+    chosen = load_study(study)
+    own_modules_beside(Path(study))
+    if not isinstance(chosen, Study):
+        raise ConfigError(f"{study} trains nothing, so there is nothing to tune; name a study with policies")
+    folder = out or Path("runs") / f"tune-{chosen.name}-{key}"
+    names = [value.strip() for value in values.split(",") if value.strip()]
+    require(len(names) > 0, "values", values, "one value or more", "separate them by commas")
+    tasks = [
+        Task(chosen.config(policy, seed, scale_named(scale), [*(overrides or []), f"{key}={value}"]), folder / value)
+        for value in names
+    ]
+    with bars(Console(stderr=True)) as progress:
+        lines = [
+            progress.add_task(f"{key}={v}", total=t.config.run.rounds, note="")
+            for v, t in zip(names, tasks, strict=True)
+        ]
+        run_many(tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
+    screen = Console() if sys.stdout.isatty() else Console(width=100)
+    screen.print(summary_table([(f"{key}={value}", task.out) for value, task in zip(names, tasks, strict=True)]))

@@ -1,0 +1,83 @@
+"""What a claim is, and the statistics by which it is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from pausefl.studies.claims.evidence import Evidence
+
+Verdict: TypeAlias = Literal["holds", "does not hold", "undecided", "not yet run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one study says about a claim."""
+
+    study: str
+    verdict: Verdict
+    figure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the paper, how it is tested, and what to know if it fails."""
+
+    text: str
+    test: str
+    remark: str
+    judge: Callable[[Evidence], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds with its 95 % interval (Student's t); one seed has none."""
+
+    mean: float
+    half_width: float
+    seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        """Return the estimate from one value per seed."""
+        count = len(values)
+        if count < 2:
+            return cls(float(values[0]), math.inf, count)
+        error = float(np.std(values, ddof=1)) / math.sqrt(count)
+        return cls(float(np.mean(values)), float(stats.t.ppf(0.975, count - 1)) * error, count)
+
+    def __str__(self) -> str:
+        if math.isinf(self.half_width):
+            return f"{_round(self.mean)} (one seed)"
+        return f"{_round(self.mean)} ± {_round(self.half_width)} ({self.seeds} seeds)"
+
+    def above(self, bound: float) -> Verdict:
+        """Judge 'the mean is above the bound'; a single seed decides nothing against chance, so it says undecided."""
+        if self.mean - self.half_width > bound:
+            return "holds"
+        return "does not hold" if self.mean + self.half_width < bound else "undecided"
+
+    def below(self, bound: float) -> Verdict:
+        """Judge 'the mean is below the bound'."""
+        return Estimate(-self.mean, self.half_width, self.seeds).above(-bound)
+
+    def within(self, bound: float) -> Verdict:
+        """Judge 'the mean is at most this far from 0', either way."""
+        if abs(self.mean) + self.half_width <= bound:
+            return "holds"
+        return "does not hold" if abs(self.mean) - self.half_width > bound else "undecided"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on all of several conditions together."""
+    order: tuple[Verdict, ...] = ("does not hold", "not yet run", "undecided", "holds")
+    return min(verdicts, key=order.index)
+
+
+def _round(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

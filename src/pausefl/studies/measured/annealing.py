@@ -1,0 +1,101 @@
+"""How far annealing stays from the optimum, against its number of steps, in states of a real run.
+
+Methods: ``ours`` (restarts, temperature from the data), the ``tailored`` and the ``vanilla`` graph as one chain at our
+temperature, and ``paper``: one tailored chain at the paper's C / kappa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from pausefl.privacy import Geometric
+from pausefl.rng import stream
+from pausefl.selection import anneal, solve_exact
+from pausefl.selection.base import Objective
+from pausefl.selector import Selector
+from pausefl.sim.latency import two_groups
+from pausefl.studies.measured.base import Measurement, Progress, Row
+
+_TAU_MIN = 0.05
+
+
+class Annealing(Measurement):
+    """Gaps in the choices of ``rounds`` rounds, every ``every``-th, from random starts; R2 where clusters are given."""
+
+    clients: int = Field(default=300, ge=2)
+    per_round: int = Field(default=15, ge=1)
+    clusters: int = Field(default=20, ge=1)
+    rho: float = Field(default=0.005, ge=0)
+    rounds: int = Field(default=300, ge=1)
+    every: int = Field(default=20, ge=1)
+    steps: list[int] = Field(default=[30, 100, 300, 1000, 3000, 10_000, 30_000], min_length=1)
+    kappa: float = Field(default=30.0, gt=0)
+    alpha: float = Field(default=100.0, ge=0)
+    gamma: float = Field(default=5.0, ge=0)
+    seeds: int = Field(default=5, ge=1)
+
+    def rows(self, progress: Progress = lambda _: None) -> Iterator[Row]:
+        """Yield a row per reward, method, number of steps and seed: median and 90th percentile gap, optima found."""
+        for done in range(2 * self.seeds):
+            seed, reward = divmod(done, 2)
+            states = [_State(objective, seed) for objective in self.states(seed, clustered=reward == 1)]
+            for name, how in self._methods(reward == 1).items():
+                for steps in self.steps:
+                    rng = stream(seed, f"annealing {name}", steps)
+                    gaps = np.array([state.gap(steps, how, rng) for state in states])
+                    yield {
+                        "reward": f"R{reward + 1}", "method": name, "steps": steps, "seed": seed,
+                        "median_gap": float(np.median(gaps)), "p90_gap": float(np.quantile(gaps, 0.9)),
+                        "optima": float((gaps < 1e-9).mean()),
+                    }  # fmt: skip
+            progress((done + 1) / (2 * self.seeds))
+
+    def states(self, seed: int, clustered: bool) -> Iterator[Objective]:
+        """Yield what the selector had to decide in a run with the paper's weights, schedule and latencies."""
+        network = two_groups(self.clients, _TAU_MIN)
+        labels = stream(seed, "clusters").integers(0, self.clusters, self.clients) if clustered else None
+        selector = Selector(
+            np.ones(self.clients), self.per_round, alpha=self.alpha, gamma=self.gamma, tau_min=_TAU_MIN, seed=seed,
+            schedule=Geometric(200.0, 0.04), clusters=labels, rho=self.rho if clustered else 0.0,
+        )  # fmt: skip
+        for number in range(self.rounds):
+            problem = selector.problem()
+            objective = problem.objective(problem.terms(), np.arange(self.clients))
+            if np.isfinite(objective.ucb).all() and number % self.every == 0:
+                yield objective
+            chosen = selector.select().members
+            latency = network.sample(stream(seed, "latency", number))
+            selector.observe({k: float(latency[int(k)]) for k in chosen})
+
+    def _methods(self, clustered: bool) -> dict[str, dict[str, Any]]:
+        crowding = self.rho * (self.per_round - 1) if clustered else 0.0
+        reach = self.alpha * (2.0 + crowding) + self.gamma  # PAUSE, eq. (setting C)
+        return {
+            "ours": {},
+            "tailored, one chain": {"restarts": False},
+            "vanilla, one chain": {"restarts": False, "graph": "vanilla"},
+            "paper's C": {"restarts": False, "kappa": self.kappa, "set_range": reach},
+        }
+
+
+class _State:
+    """One choice: its optimum, and what a random set is worth."""
+
+    def __init__(self, objective: Objective, seed: int) -> None:
+        self.objective = objective
+        self.shape: dict[str, Any] = {"clusters": objective.clusters, "collision": objective.collision}
+        self.best = solve_exact(objective.ucb, objective.score, objective.m, **self.shape).value
+        rng, count = stream(seed, "random sets"), len(objective.ucb)
+        self.random = float(
+            np.mean([objective.solution(rng.choice(count, objective.m, replace=False)).value for _ in range(200)])
+        )
+
+    def gap(self, steps: int, how: dict[str, Any], rng: np.random.Generator) -> float:
+        """Return what is missing to the optimum, in shares of what a random set misses."""
+        ucb, score, m = self.objective.ucb, self.objective.score, self.objective.m
+        found = anneal(ucb, score, m, steps=steps, start="random", rng=rng, **self.shape, **how)
+        return (self.best - found.value) / (self.best - self.random)

@@ -1,0 +1,69 @@
+"""The bandit alone, against the genie and against the bound of Theorem 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from pausefl.regret import regret_bound
+from pausefl.selection import Fastest
+from pausefl.selector import Selector
+from pausefl.sim.bandit import play
+from pausefl.sim.latency import two_groups
+from pausefl.studies.measured.base import Measurement, Progress, Row
+from pausefl.studies.sections import Section
+
+_TAU_MIN = 0.05
+
+
+class Setting(Section):
+    """One game: who plays, against how many clients, for how long."""
+
+    name: str = "paper's weights"
+    policy: str = "pause"
+    clients: int = Field(default=30, ge=1)
+    per_round: int = Field(default=5, ge=1)
+    rounds: int = Field(default=3000, ge=2)
+    alpha: float = Field(default=100.0, ge=0)
+    gamma: float = Field(default=5.0, ge=0)
+
+
+class Regret(Measurement):
+    """Cumulative regret in the paper's network, at about twelve values of n; ``share`` of the rounds are played."""
+
+    settings: list[Setting] = Field(default=[Setting()], min_length=1)
+    seeds: int = Field(default=5, ge=1)
+    share: float = Field(default=1.0, gt=0, le=1)
+
+    def rows(self, progress: Progress = lambda _: None) -> Iterator[Row]:
+        """Yield a row per setting, seed and n, with the regret after n, n/2 and n/4 rounds."""
+        games = [(setting, seed) for setting in self.settings for seed in range(self.seeds)]
+        for done, (setting, seed) in enumerate(games):
+            rounds = max(2, round(setting.rounds * self.share))
+            yield from _play(setting, seed, rounds, lambda part, done=done: progress((done + part) / len(games)))  # type: ignore[misc]
+        progress(1.0)
+
+
+def _play(setting: Setting, seed: int, rounds: int, progress: Progress) -> Iterator[Row]:
+    network = two_groups(setting.clients, _TAU_MIN)
+    selector = Selector(
+        np.ones(setting.clients), setting.per_round,
+        Fastest(network.expected()) if setting.policy == "fastest" else setting.policy,
+        alpha=setting.alpha, gamma=setting.gamma, tau_min=_TAU_MIN, seed=seed,
+    )  # fmt: skip
+    marks = np.unique(np.geomspace(min(10, rounds), rounds, 12).astype(np.int64))
+    bounds = regret_bound(marks.astype(np.float64), selector.problem(), network.mean_speed(_TAU_MIN))
+    lost = np.zeros((2, rounds))
+    for t, played in enumerate(play(selector, network, rounds, seed, _TAU_MIN)):
+        lost[:, t] = played.expected_regret, played.realised_regret
+        if t % 500 == 0:
+            progress(t / rounds)
+    expected, realised = lost.cumsum(axis=1)
+    for n, bound in zip(marks, bounds, strict=True):
+        half, quarter = (float(expected[max(1, n // part) - 1]) for part in (2, 4))
+        yield {
+            "setting": setting.name, "seed": seed, "rounds": int(n), "regret": float(expected[n - 1]),
+            "at_half": half, "at_quarter": quarter, "realised": float(realised[n - 1]), "bound": float(bound),
+        }  # fmt: skip

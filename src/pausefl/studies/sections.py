@@ -1,0 +1,90 @@
+"""Sections of a file: validated, and wrong keys and values explained in one line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pausefl.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """Keys with their values; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def validated(model: type[Model], content: Mapping[str, Any], name: str = "") -> Model:
+    """Return the settings; the error names the key, the value, the bound and the nearest known key."""
+    try:
+        return model.model_validate(_with_floats(model, content))
+    except ValidationError as error:
+        raise ConfigError(_explain(error, model, name)) from None
+
+
+def value_of(text: str) -> Any:
+    """Return a value as TOML has it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _with_floats(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Whole numbers are welcome where a fraction is meant (budget = 200)."""
+    return {key: _with_float(model.model_fields.get(key), value) for key, value in content.items()}
+
+
+def _with_float(field: Any, value: Any) -> Any:
+    if field is None:
+        return value
+    inner = _model_in(field.annotation)
+    if inner is not None and isinstance(value, Mapping):
+        return _with_floats(inner, value)
+    if isinstance(value, list):
+        return [
+            _with_floats(inner, v) if inner is not None and isinstance(v, Mapping) else _as_float(field, v)
+            for v in value
+        ]
+    return _as_float(field, value)
+
+
+def _as_float(field: Any, value: Any) -> Any:
+    return float(value) if type(value) is int and "float" in str(field.annotation) else value
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a key holds, alone or in a list."""
+    for kind in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    name = ".".join([prefix, *where] if prefix else where)
+    if first["type"] == "extra_forbidden":
+        known = _known(model, where[:-1])
+        close = get_close_matches(where[-1], known, n=1)
+        front = name[: len(name) - len(where[-1])]
+        hint = f"did you mean {front + close[0]!r}?" if close else f"known: {', '.join(known)}"
+        return f"{name} is not a known key; {hint}"
+    if first["type"] == "value_error":
+        return first["msg"].removeprefix("Value error, ")
+    bound = first["msg"].removeprefix("Input should be ")
+    return f"{name} is {first['input']!r}, but must be {bound}; change it in the file or with --set {name}=…"
+
+
+def _known(model: type[BaseModel], where: list[str]) -> list[str]:
+    for part in where:
+        inner = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+        model = inner or model
+    return list(model.model_fields)

@@ -1,0 +1,133 @@
+"""Claims are judged by what runs say, whichever way it falls."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.studies.claims import CLAIMS, claims_page, gather
+from pausefl.studies.claims.claim import Estimate
+from pausefl.studies.config import make_config
+
+ROUNDS = 30
+
+
+def write_run(
+    folder: Path, policy: str, seed: int, *, accuracy: float, latency: float, leakage: float, budget: float = 10.0
+) -> None:
+    """A run whose accuracy and leakage grow in straight lines to the values given."""
+    folder.mkdir(parents=True)
+    config = make_config({"selection": {"policy": policy}, "privacy": {"budget": budget}, "run": {"seed": seed}})
+    (folder / "config.toml").write_text(config.toml())
+    records = [
+        {"round": n, "members": [0], "seconds": n * latency, "accuracy": accuracy * n / ROUNDS + 0.01 * seed,
+         "max_leakage": leakage * n / ROUNDS}
+        for n in range(1, ROUNDS + 1)
+    ]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def verdicts(folder: Path) -> dict[str, set[str]]:
+    evidence = gather(folder)
+    return {claim.text: {finding.verdict for finding in claim.judge(evidence)} for claim in CLAIMS}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    for seed in range(3):
+        for policy, numbers in {
+            "pause": {"accuracy": 80.0, "latency": 0.5, "leakage": 6.0},
+            "sa-pause": {"accuracy": 79.5, "latency": 0.5, "leakage": 6.1},
+            "random": {"accuracy": 75.0, "latency": 0.9, "leakage": 7.0},
+            "clustered": {"accuracy": 95.0, "latency": 0.4, "leakage": 5.0},
+            "all": {"accuracy": 20.0, "latency": 1.0, "leakage": 10.0},
+            "fastest": {"accuracy": 20.0, "latency": 0.1, "leakage": 10.0},
+        }.items():
+            write_run(tmp_path / "results" / "small" / policy / f"seed-{seed}", policy, seed, **numbers)
+    return tmp_path / "results"
+
+
+def test_each_claim_follows_its_runs(study: Path) -> None:
+    found = verdicts(study)
+    assert found["No client ever leaks more than its budget."] == {"holds"}
+    assert found["PAUSE is more accurate than random selection at equal latency."] == {"holds"}
+    assert found["PAUSE is more accurate than clustered sampling at equal latency."] == {"does not hold"}
+    assert found["PAUSE is more accurate than the fastest clients at equal latency."] == {"does not hold"}
+    assert found["PAUSE is more accurate than all clients with privacy at equal latency."] == {"holds"}
+    assert found["PAUSE leaks less per round than random selection."] == {"holds"}
+    assert found["PAUSE leaks less per round than clustered sampling."] == {"does not hold"}
+    assert found["Beyond the paper: PAUSE leaks less per second than random selection."] == {"does not hold"}
+    assert found["Taking all clients and taking the fastest leak alike."] == {"holds"}
+    assert found["SA-PAUSE is close to PAUSE."] == {"holds"}
+    assert found["Regret grows logarithmically (Theorem 1)."] == set()
+
+
+def test_a_leak_above_the_budget_is_told(study: Path) -> None:
+    write_run(study / "small" / "pause" / "seed-3", "pause", 3, accuracy=80, latency=0.5, leakage=10.1)
+    assert verdicts(study)["No client ever leaks more than its budget."] == {"does not hold"}
+
+
+def test_one_seed_decides_nothing(tmp_path: Path) -> None:
+    for policy, accuracy in (("pause", 80.0), ("random", 10.0)):
+        write_run(tmp_path / "r" / "s" / policy, policy, 0, accuracy=accuracy, latency=0.5, leakage=1.0)
+    assert verdicts(tmp_path / "r")["PAUSE is more accurate than random selection at equal latency."] == {"undecided"}
+
+
+@pytest.mark.parametrize(("growth", "verdict"), [(1.0, "holds"), (2.0, "does not hold")])
+def test_regret_is_judged_by_its_doublings(tmp_path: Path, growth: float, verdict: str) -> None:
+    rows = [
+        {"setting": "x", "seed": s, "rounds": 1000, "regret": 20 + growth * (10 + 0.01 * s), "at_half": 20.0,
+         "at_quarter": 10.0, "realised": 0.0, "bound": 1e9}
+        for s in range(4)
+    ]  # fmt: skip
+    write_rows(tmp_path / "r" / "regret" / "rows.csv", rows)
+    found = verdicts(tmp_path / "r")
+    assert found["Regret grows logarithmically (Theorem 1)."] == {verdict}
+    assert found["Regret stays below the bound of Theorem 1."] == {"holds"}
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.05, "holds"), (2.0, "does not hold")])
+def test_complexity_is_judged_by_its_exponent(tmp_path: Path, power: float, verdict: str) -> None:
+    rows = [
+        {"method": "exact R1", "clients": k, "per_round": 5, "seed": s, "seconds": (1 + 0.01 * s) * k**power}
+        for k in (10, 100, 1000)
+        for s in range(3)
+    ]
+    write_rows(tmp_path / "r" / "complexity" / "rows.csv", rows)
+    assert verdicts(tmp_path / "r")["PAUSE chooses in O(K log K)."] == {verdict}
+
+
+def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path) -> None:
+    page = claims_page(gather(study), CLAIMS, "pausefl claims results")
+    assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
+    assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
+    assert "*Why:* PAUSE's rounds are shorter" in page
+    assert page.count("## ") == len(CLAIMS)
+
+
+def test_intervals() -> None:
+    estimate = Estimate.of([1.0, 2.0, 3.0])
+    assert (estimate.mean, round(estimate.half_width, 3)) == (2.0, 2.484)  # t(0.975, 2) = 4.303, s/sqrt(3) = 0.577
+    assert str(estimate) == "2 ± 2.48 (3 seeds)"
+    assert estimate.above(-1.0) == "holds"
+    assert estimate.above(1.0) == "undecided"
+    assert estimate.below(-1.0) == "does not hold"
+    assert estimate.within(5.0) == "holds"
+    assert estimate.within(3.0) == "undecided"
+    assert Estimate.of([9.0, 9.1]).within(3.0) == "does not hold"
+
+
+def test_folders_without_studies_are_refused(tmp_path: Path) -> None:
+    for folder, words in ((tmp_path, "holds no study"), (tmp_path / "none", "is no folder")):
+        with pytest.raises(ConfigError, match=words):
+            gather(folder)
