@@ -1,4 +1,4 @@
-"""``pausefl report``: runs as a page to look at."""
+"""``pausefl report``: runs as a page to look at, and as pictures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from pausefl.cli import app
 
 @app.command()
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders that 'pausefl run' wrote.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "pausefl runs",
+    images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
-    """Write one self-contained HTML file with charts and a table of these runs."""
+    """Write one self-contained HTML file with charts and tables of these runs."""
+    from pausefl.report.frames import read_runs
     from pausefl.report.html import write_report
+    from pausefl.report.images import write_images
 
     typer.echo(f"wrote {write_report(folders, out, title)}")
+    if images is not None:
+        typer.echo(f"wrote {len(write_images(read_runs(folders), images))} pictures to {images}")

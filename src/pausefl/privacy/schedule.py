@@ -177,3 +177,14 @@ def _settle(schedule: Schedule, name: str, least: float, bound: str, remedy: str
     value = number(given)
     require(value > least if above else value >= least, name, given, bound, remedy)
     object.__setattr__(schedule, name, value)
+
+
+def schedule_by_name(name: str, *, budget: Epsilon, decay: float, exponent: float, releases: int) -> Schedule:
+    """Return a schedule by its name in a configuration; each takes what it needs of the rest."""
+    if name == "geometric":
+        return Geometric(budget, decay)
+    if name == "power-law":
+        return PowerLaw(budget, exponent)
+    if name == "fixed-horizon":
+        return FixedHorizon(budget, releases)
+    raise InvalidValueError(f"schedule is {name!r}, but must be geometric, power-law or fixed-horizon; choose one")

@@ -1,4 +1,4 @@
-"""Runs as rows for charts: read from their folders, smoothed as in the paper, averaged over seeds."""
+"""Runs, read from their folders, smoothed as in the paper and grouped by policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import ConfigError
-from pausefl.types import FloatArray
+from pausefl.privacy.schedule import schedule_by_name
+from pausefl.report.style import ordered
+from pausefl.sim.latency import two_groups
+from pausefl.types import FloatArray, IntArray
 
 SMOOTH = 10
 """Rounds over which accuracy is averaged, as in the paper's figures."""
@@ -34,13 +37,66 @@ class RunData:
 
     def smoothed_accuracy(self) -> FloatArray:
         """Return, per round, the mean of the scores of the last ten rounds (or the last score, if it is older)."""
-        scores, out, last = self.column("accuracy"), [], np.nan
-        for end in range(1, len(scores) + 1):
-            window = scores[max(0, end - SMOOTH) : end]
-            window = window[~np.isnan(window)]
-            last = float(window.mean()) if len(window) else last
-            out.append(last)
-        return np.array(out)
+        return _smoothed(self.column("accuracy"))
+
+    def smoothed_term(self, name: str) -> FloatArray:
+        """Return, per round, what a term of the reward contributed to the choice, over the last ten rounds."""
+        values = [(record.get("terms") or {}).get(name) for record in self.records]
+        return _smoothed(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
+
+    def series(self, name: str) -> FloatArray:
+        """Return a curve as charts show it: ``accuracy`` and ``terms.NAME`` smoothed, other columns as they are."""
+        if name == "accuracy":
+            return self.smoothed_accuracy()
+        section, _, term = name.partition(".")
+        return self.smoothed_term(term) if section == "terms" else self.column(name)
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return int(self.config["network"]["clients"])
+
+    def picks(self) -> IntArray:
+        """Return how often each client took part."""
+        members = [int(k) for record in self.records for k in record["members"]]
+        return np.bincount(np.array(members, dtype=np.int64), minlength=self.clients)
+
+    def expected_latency(self) -> FloatArray | None:
+        """Return each client's expected seconds; None if only a trace knows them and the run is not finished."""
+        stored = self._per_client("latency")
+        network = self.config["network"]
+        if stored is not None or network["latency"] == "trace":
+            return stored
+        if network["latency"] == "two-groups":
+            return two_groups(self.clients, network["tau_min"]).means
+        return np.linspace(network["mean"], network.get("slowest", network["mean"]), self.clients)
+
+    def sizes(self) -> FloatArray | None:
+        """Return how much data each client has, once the run is finished."""
+        return self._per_client("size")
+
+    def client_accuracy(self) -> FloatArray | None:
+        """Return the final model's accuracy (percent) on each client's own data, once the run is finished."""
+        return self._per_client("accuracy")
+
+    def budget_left(self) -> FloatArray | None:
+        """Return the epsilon that each client may still spend; None if nothing bounds it."""
+        privacy = self.config["privacy"]
+        if not privacy["enabled"]:
+            return None
+        schedule = schedule_by_name(
+            privacy["schedule"],
+            budget=privacy["budget"],
+            decay=privacy["decay"],
+            exponent=privacy["exponent"],
+            releases=privacy["releases"],
+        )
+        left: FloatArray = np.maximum(0.0, schedule.budget - schedule.spent(self.picks()))
+        return left
+
+    def _per_client(self, name: str) -> FloatArray | None:
+        stored = ((self.summary or {}).get("clients") or {}).get(name)
+        return None if stored is None else np.array(stored, dtype=np.float64)
 
     def final_accuracy(self) -> float | None:
         """Return the mean of the last ten scored rounds."""
@@ -55,6 +111,16 @@ class RunData:
         """Return the clock when the smoothed accuracy first reached the target."""
         reached = np.flatnonzero(self.smoothed_accuracy() >= (np.inf if target is None else target))
         return float(self.column("seconds")[reached[0]]) if len(reached) else None
+
+
+def _smoothed(values: FloatArray) -> FloatArray:
+    out, last = [], np.nan
+    for end in range(1, len(values) + 1):
+        window = values[max(0, end - SMOOTH) : end]
+        window = window[~np.isnan(window)]
+        last = float(window.mean()) if len(window) else last
+        out.append(last)
+    return np.array(out)
 
 
 def _last(values: FloatArray) -> float | None:
@@ -87,7 +153,7 @@ def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
             others = [other[0] for other in groups.values() if other[0].name == name]
             name = f"{name} ({', '.join(_differences(group[0], others)) or len(named)})"
         named[name] = [replace(run, name=name) for run in group]
-    return named
+    return {name: named[name] for name in ordered(named)}
 
 
 def _settings(run: RunData) -> str:
@@ -104,35 +170,6 @@ def _differences(run: RunData, others: Sequence[RunData]) -> list[str]:
         for key, value in values.items()
         if key != "seed" and any(other.config[section].get(key) != value for other in others)
     ]
-
-
-def curve(runs: Sequence[RunData], x: str, y: str, points: int = 150) -> list[dict[str, Any]]:
-    """Return mean, smallest and largest y over the seeds, at common values of x (``round`` or ``seconds``)."""
-    lines = []
-    for run in runs:
-        values = run.smoothed_accuracy() if y == "accuracy" else run.column(y)
-        good = ~np.isnan(values)
-        if good.any():
-            lines.append((run.column(x)[good], values[good]))
-    if not lines:
-        return []
-    low, high = max(line[0][0] for line in lines), min(line[0][-1] for line in lines)
-    at = np.linspace(low, high, points) if x == "seconds" else np.unique(np.linspace(low, high, points).round())
-    table = np.array([np.interp(at, *line) for line in lines])
-    return [
-        {"run": runs[0].name, x: float(a), "mean": float(m), "low": float(lo), "high": float(hi)}
-        for a, m, lo, hi in zip(at, table.mean(axis=0), table.min(axis=0), table.max(axis=0), strict=True)
-    ]
-
-
-def picks(runs: Sequence[RunData]) -> list[dict[str, Any]]:
-    """Return how often each client took part, averaged over the seeds."""
-    clients = int(runs[0].config["network"]["clients"])
-    counts = np.zeros(clients)
-    for run in runs:
-        for record in run.records:
-            counts[[int(k) for k in record["members"]]] += 1
-    return [{"run": runs[0].name, "client": k, "picks": float(c / len(runs))} for k, c in enumerate(counts)]
 
 
 def read_run(folder: Path) -> RunData:

@@ -1,122 +1,145 @@
-"""One self-contained page: the guarantee in a sentence, a table, and charts that work offline."""
+"""One self-contained page: the guarantee in a sentence, tables, and charts that work offline."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pausefl import __version__
-from pausefl.errors import MissingExtraError
-from pausefl.report.charts import curve_chart, picks_chart
-from pausefl.report.frames import RunData, by_name, curve, picks, read_runs
+from pausefl.report.charts.base import described, load_altair
+from pausefl.report.figures import Figure, Groups, Section, sections
+from pausefl.report.frames import by_name, read_runs
+from pausefl.report.style import looks
+from pausefl.report.summary import default_targets, summarise
+from pausefl.report.tables import key, overview, time_to_accuracy
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1180px; padding: 0 1rem; color: #1a1a1a }
-h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin: 2rem 0 .4rem }
-p.guarantee { border-left: 4px solid #0072B2; background: #f2f7fb; padding: .6rem 1rem }
-table { border-collapse: collapse }
-th, td { padding: .25rem .9rem .25rem 0; text-align: right; border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left } .grid { display: flex; flex-wrap: wrap; gap: 1.2rem }
-figure { margin: 0 }
-footer { margin-top: 2rem; color: #666; font-size: .85rem }
-"""
+_GLANCE = (
+    "After the last round: accuracy is the mean of the last ten scored rounds, the clock adds up what the slowest "
+    "member of each round took, leakage is the most that any client spent in any seed, and the last columns tell how "
+    "the model serves the clients' own data."
+)
 
 
 def write_report(folders: Sequence[Path], path: Path, title: str = "pausefl runs") -> Path:
     """Write the report of some runs as one HTML file that needs no network."""
+    load_altair()
     groups = by_name(read_runs(folders))
-    names = list(groups)
-    charts = [
-        ("Accuracy against time", curve_chart(_lines(groups, "seconds", "accuracy"), "seconds", "accuracy", names)),
-        ("Accuracy against rounds", curve_chart(_lines(groups, "round", "accuracy"), "round", "accuracy", names)),
-        (
-            "Largest leakage against rounds",
-            curve_chart(_lines(groups, "round", "max_leakage"), "round", "leakage", names),
-        ),
-        (
-            "Largest leakage against time",
-            curve_chart(_lines(groups, "seconds", "max_leakage"), "seconds", "leakage", names),
-        ),
-        ("Who took part", picks_chart([row for runs in groups.values() for row in picks(runs)], names)),
-    ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(title, groups, charts), encoding="utf-8")
+    path.write_text(_page(title, groups, sections(groups)), encoding="utf-8")
     return path
 
 
-def _lines(groups: dict[str, list[RunData]], x: str, y: str) -> list[dict[str, Any]]:
-    return [row for runs in groups.values() for row in curve(runs, x, y)]
-
-
-def _page(title: str, groups: dict[str, list[RunData]], charts: list[tuple[str, Any]]) -> str:
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtraError("reports need the 'report' extra; run: pip install 'pausefl[report]'") from None
-    specs = [chart.to_dict() for _, chart in charts]
-    code = "\n".join(
-        f"vegaEmbed('#chart{i}', {_for_script(spec)}, {{actions: false, renderer: 'svg'}});"
-        for i, spec in enumerate(specs)
-    )
-    bundle = vl_convert.javascript_bundle(f"window.addEventListener('DOMContentLoaded', () => {{ {code} }});").replace(
-        "</script", "<\\/script"
-    )
-    figures = "".join(
-        f"<figure><h2>{escape(name)}</h2><div id='chart{i}'></div></figure>" for i, (name, _) in enumerate(charts)
-    )
+def _page(title: str, groups: Groups, parts: Sequence[Section]) -> str:
+    policies = summarise(groups, default_targets(groups))
+    legend = _legend(groups)
+    body = [f"<h1>{escape(title)}</h1>{_facts(groups)}{_guarantees(groups)}{_buttons(groups)}"]
+    body.append(f"<main><section><h2>At a glance</h2><p class='reading'>{_GLANCE}</p>{overview(policies)}</section>")
+    for part in parts:
+        more = time_to_accuracy(policies) if part.name == "accuracy" else ""
+        body.append(_section(part, legend, more))
+    body.append("</main>")
+    specs = {figure.name: _vega(figure) for part in parts for figure in part.figures}
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'><link rel='icon' href='data:,'>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><script type='module'>{bundle}</script></head><body>"
-        f"<h1>{escape(title)}</h1>{_guarantees(groups)}{_table(groups)}"
-        "<p>Click a name in a legend to hide or show its curve; bands span the seeds.</p>"
-        f"<div class='grid'>{figures}</div>"
-        f"<footer>pausefl {__version__}</footer></body></html>"
+        f"<title>{escape(title)}</title><style>{_file('page.css')}</style></head><body>{''.join(body)}"
+        "<footer>Curves are means over seeds, their bands reach from the lowest seed to the highest; numbers with ± "
+        f"are mean and standard deviation over seeds. Written by pausefl {escape(__version__)}.</footer>"
+        "<div id='tip'></div>"
+        f"<script type='application/json' id='charts'>{_for_script(specs)}</script>"
+        f"<script type='module'>{_bundle()}</script></body></html>"
     )
 
 
-def _for_script(spec: Any) -> str:
-    return json.dumps(spec).replace("<", "\\u003c")  # whatever a run is called, it cannot end the script
+def _section(part: Section, legend: str, more: str) -> str:
+    half = " class='half'" if len(part.figures) < 2 else ""
+    size = "three" if part.columns == 3 else "two"
+    charts = "".join(
+        f"<figure><h3>{escape(f.title)}</h3><div class='chart' id='{escape(f.name)}' role='img' "
+        f"aria-label='{escape(f.title)}'></div></figure>"
+        for f in part.figures
+    )
+    grid = f"{legend}<div class='grid {size}'>{charts}</div>" if charts else ""
+    head = f"<h2>{escape(part.title)}</h2><p class='reading'>{escape(part.reading)}</p>"
+    return f"<section id='about-{part.name}'{half}>{head}{grid}{more}</section>"
 
 
-def _guarantees(groups: dict[str, list[RunData]]) -> str:
+def _vega(figure: Figure) -> dict[str, Any]:
+    """Return a chart as Vega: compiled here, once, and not by every browser that opens the page."""
+    import vl_convert
+
+    chart = figure.draw(width="container", legend=False) if figure.fluid else figure.draw()
+    spec: dict[str, Any] = vl_convert.vegalite_to_vega(described(chart))
+    return spec
+
+
+@cache
+def _bundle() -> str:
+    import vl_convert
+
+    code: str = vl_convert.javascript_bundle(_file("page.js"))
+    return code.replace("</script", "<\\/script")
+
+
+def _file(name: str) -> str:
+    return (files("pausefl.report") / name).read_text(encoding="utf-8")
+
+
+def _for_script(specs: Any) -> str:
+    # Whatever a run is called, it cannot end the script.
+    return json.dumps(specs, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _facts(groups: Groups) -> str:
+    """Say what was run, as far as all runs agree."""
+    configs = [run.config for runs in groups.values() for run in runs]
+    said = []
+    for section, name, words in (
+        ("data", "name", "data: {}"),
+        ("data", "partition", "{} split"),
+        ("learning", "model", "model {}"),
+        ("network", "clients", "{:,} clients"),
+        ("selection", "per_round", "{:,} per round"),
+    ):
+        values = {config[section][name] for config in configs}
+        trained = all(config["learning"]["enabled"] for config in configs)
+        if len(values) == 1 and (trained or section in ("network", "selection")):
+            said.append(words.format(values.pop()))
+    return f"<p class='facts'>{escape(' · '.join(said))}</p>" if said else ""
+
+
+def _guarantees(groups: Groups) -> str:
     """Say for every run what its leakage covers, each sentence once."""
     said: dict[str, list[str]] = {}
     for name, runs in groups.items():
         sentence = next((run.summary["guarantee"] for run in runs if run.summary), "not finished yet")
         said.setdefault(sentence, []).append(name)
-    return "".join(
-        f"<p class='guarantee'>{escape(', '.join(names))}: {escape(text)}</p>" for text, names in said.items()
+    lines = [
+        f"<b>{escape('All policies' if len(said) == 1 and len(names) > 1 else ', '.join(names))}</b>: {escape(text)}"
+        for text, names in said.items()
+    ]
+    return f"<p class='guarantee'>{'.<br>'.join(lines)}.</p>"
+
+
+def _buttons(groups: Groups) -> str:
+    buttons = "".join(
+        f"<button type='button' aria-pressed='true' data-run='{escape(name)}' title='hide or show in all charts'>"
+        f"{key(look)}{escape(name)}</button>"
+        for name, look in looks(groups).items()
     )
-
-
-def _table(groups: dict[str, list[RunData]]) -> str:
-    head = (
-        "policy",
-        "seeds",
-        "rounds",
-        "clock, s",
-        "final accuracy, %",
-        "best, %",
-        "max leakage",
-        "client accuracy, %",
+    rest = (
+        "<button type='button' id='everyone' hidden>show all</button>"
+        "<span class='hint'>click a name to hide it everywhere</span>"
     )
-    rows = []
-    for name, runs in groups.items():
-        done = [run.summary for run in runs if run.summary]
-        cells = [name, len(runs), len(runs[0].records), _mean(run.records[-1]["seconds"] for run in runs)]
-        cells += [_mean(s.get("accuracy") for s in done), _mean(s.get("best_accuracy") for s in done)]
-        leaks = [run.records[-1]["max_leakage"] for run in runs]
-        cells.append("no bound" if None in leaks else f"{max(leaks):.1f}")
-        spread = [s["client_accuracy"] for s in done if "client_accuracy" in s]
-        cells.append(f"{_mean(c['mean'] for c in spread)} ± {_mean(c['deviation'] for c in spread)}" if spread else "-")
-        rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
-    return f"<table><tr>{''.join(f'<th>{h}</th>' for h in head)}</tr>{''.join(rows)}</table>"
+    return f"<nav class='legend' aria-label='Policies'>{buttons}{rest}</nav>"
 
 
-def _mean(values: Any) -> str:
-    numbers = [v for v in values if v is not None]
-    return f"{sum(numbers) / len(numbers):.1f}" if numbers else "-"
+def _legend(groups: Groups) -> str:
+    """Return the legend that stands at every section on paper."""
+    entries = "".join(f"<span>{key(look)}{escape(name)}</span>" for name, look in looks(groups).items())
+    return f"<div class='legend' aria-hidden='true'>{entries}</div>"

@@ -68,6 +68,11 @@ class Simulation:
         """Who decides."""
         return self._selector
 
+    @property
+    def network(self) -> Network:
+        """How long clients take."""
+        return self._network
+
     def step(self) -> dict[str, Any]:
         """Play one round, score its model, and return its record."""
         record, _ = self._round(score=False)

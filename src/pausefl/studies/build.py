@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.errors import InvalidValueError, MissingExtraError, require
-from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, PowerLaw, PrivUnit, Schedule
+from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, Schedule
+from pausefl.privacy.schedule import schedule_by_name
 from pausefl.rng import stream
 from pausefl.selection import Annealer, Fastest, Policy, SaPause, policy_by_name
 from pausefl.selection.annealing import DEFAULT_KAPPA
@@ -74,11 +75,10 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 
 def _schedule(config: Config) -> Schedule:
     privacy = config.privacy
-    if privacy.schedule == "power-law":
-        return PowerLaw(privacy.budget, privacy.exponent)
-    if privacy.schedule == "fixed-horizon":
-        return FixedHorizon(privacy.budget, privacy.releases)
-    return Geometric(privacy.budget, privacy.decay)
+    return schedule_by_name(
+        privacy.schedule, budget=privacy.budget, decay=privacy.decay, exponent=privacy.exponent,
+        releases=privacy.releases,
+    )  # fmt: skip
 
 
 def _mechanism(config: Config) -> Mechanism:

@@ -20,6 +20,8 @@ from pausefl.studies.config import Config, load_config
 
 Watcher = Callable[[dict[str, Any]], None]
 _KIND = "run"
+_LISTED = 10_000
+"""Up to so many clients a summary lists each of them."""
 
 
 def run(
@@ -131,10 +133,11 @@ def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, A
         "seconds": records[-1]["seconds"],
         "max_leakage": records[-1]["max_leakage"],
         "guarantee": simulation.guarantee(),
-        "picks": picks.tolist() if len(picks) <= 10_000 else None,
+        "picks": picks.tolist() if len(picks) <= _LISTED else None,
     }
+    columns = {"latency": simulation.network.latency.expected(), "size": simulation.selector.cohort.sizes}
     if "accuracy" in records[-1]:
-        clients = simulation.client_accuracies()
+        clients = columns["accuracy"] = simulation.client_accuracies()
         summary |= {
             "accuracy": done.final_accuracy(),
             "best_accuracy": done.best_accuracy(),
@@ -144,6 +147,8 @@ def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, A
                 "worst": float(clients.min()),
             },
         }
+    if len(picks) <= _LISTED:
+        summary["clients"] = {name: column.round(4).tolist() for name, column in columns.items()}
     _write(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     return summary
 

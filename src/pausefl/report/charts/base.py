@@ -1,0 +1,127 @@
+"""What every chart shares: type, axes, the look of policies, and data as compact text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pausefl.errors import MissingExtraError, require
+from pausefl.report.style import looks
+
+Width: TypeAlias = int | Literal["container"]
+"""Pixels, or as wide as the page has room."""
+
+VISIBLE = "indexof(hidden, datum.run) < 0"
+"""The page's legend puts the names that are to be hidden into the parameter ``hidden`` of every chart."""
+
+_INK, _SOFT, _GRID = "#1a1a1a", "#555555", "#e6e6e6"
+
+_CONFIG: dict[str, Any] = {
+    "font": "system-ui, 'Segoe UI', 'Liberation Sans', Arial, sans-serif",
+    "background": "white",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": _SOFT, "titleColor": _SOFT, "labelFontSize": 11, "titleFontSize": 11.5,
+        "titleFontWeight": "normal", "gridColor": _GRID, "domain": False, "ticks": False, "labelPadding": 6,
+        "titlePadding": 8, "labelFlush": False,
+    },
+    "axisX": {"grid": False, "ticks": True, "tickColor": "#bbb", "tickSize": 4, "domain": True, "domainColor": "#bbb",
+              "labelPadding": 3, "labelOverlap": True, "tickCount": 6},
+    "axisY": {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleX": -34, "titleY": -10,
+              "tickCount": 5},
+    "header": {"labelColor": _INK, "labelFontSize": 11.5, "labelFontWeight": 600, "labelPadding": 2, "title": None},
+    "legend": {"labelColor": _INK, "labelFontSize": 12, "labelLimit": 320, "title": None},
+    "title": {"color": _INK, "fontSize": 14, "fontWeight": 600, "anchor": "start", "offset": 14},
+}  # fmt: skip
+
+
+def load_altair() -> Any:
+    """Return the plotting library, or say how to get it."""
+    try:
+        import altair
+        import vl_convert  # noqa: F401 - draws what altair describes
+    except ImportError:
+        raise MissingExtraError("charts need the 'report' extra; run: pip install 'pausefl[report]'") from None
+    return altair
+
+
+def require_charts() -> None:
+    """Refuse early where charts cannot be drawn, before anything long is run."""
+    load_altair()
+
+
+def described(chart: Any) -> dict[str, Any]:
+    """Return a chart as Vega-Lite; our own charts are right by test, and checking them again takes most of the time."""
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    return spec
+
+
+def save_chart(chart: Any, path: Path) -> None:
+    """Write a chart; the ending decides the format (.svg, .png)."""
+    import vl_convert
+
+    require(path.suffix in (".png", ".svg"), "name of a chart", path.name, "something.png or .svg", "name it so")
+    if path.suffix == ".png":
+        path.write_bytes(vl_convert.vegalite_to_png(described(chart), scale=2.0))
+    else:
+        path.write_text(vl_convert.vegalite_to_svg(described(chart)), encoding="utf-8")
+
+
+def table(alt: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as data of a chart: five digits, a third of the size of JSON."""
+    fields = list(rows[0])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(fields)
+    writer.writerows([_short(row[field]) for field in fields] for row in rows)
+    parse = {field: "string" if isinstance(rows[0][field], str) else "number" for field in fields}
+    return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=parse))
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.5g}"
+
+
+def colour(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
+    """Return the encoding of a policy's colour."""
+    return alt.Color("run:N", scale=_scale(alt, names, "colour"), title=None, legend=legend)
+
+
+def dash(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
+    """Return the encoding of a policy's dash."""
+    return alt.StrokeDash("run:N", scale=_scale(alt, names, "dash"), title=None, legend=legend)
+
+
+def shape(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
+    """Return the encoding of a policy's marker."""
+    return alt.Shape("run:N", scale=_scale(alt, names, "path"), title=None, legend=legend)
+
+
+def key(alt: Any) -> Any:
+    """Return the legend of an image; the page has one of its own, for all charts."""
+    return alt.Legend(orient="bottom", columns=4, symbolSize=70, symbolStrokeWidth=2, columnPadding=16, offset=12)
+
+
+def _scale(alt: Any, names: Sequence[str], what: str) -> Any:
+    styles = looks(names)
+    values = [getattr(styles[name], what) for name in names]
+    return alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in values])
+
+
+def finish(alt: Any, chart: Any, title: str | None) -> Any:
+    """Give a chart the house's type and the parameter by which policies are hidden."""
+    chart = chart.add_params(alt.param(name="hidden", value=[])).configure(**_CONFIG)
+    return chart.properties(title=title) if title else chart
+
+
+def tooltips(alt: Any, fields: Iterable[tuple[str, str]]) -> list[Any]:
+    """Return what a mark says when pointed at: (field, title) pairs."""
+    return [
+        alt.Tooltip(f"{field}:N", title=title)
+        if field == "run"
+        else alt.Tooltip(f"{field}:Q", title=title, format=",.4~g")
+        for field, title in fields
+    ]

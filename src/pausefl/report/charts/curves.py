@@ -1,0 +1,80 @@
+"""One line per policy, with a band over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pausefl.report.charts.base import VISIBLE, Width, colour, dash, finish, key, load_altair, shape, table, tooltips
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What the two axes say and how they count."""
+
+    x: str
+    y: str
+    zero: bool = False
+    scale: Literal["linear", "symlog"] = "linear"
+    limit: float | None = None
+    """Where a line is drawn that no curve may cross."""
+
+
+def curve_chart(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    axes: Axes,
+    *,
+    width: Width = 430,
+    height: int = 250,
+    title: str | None = None,
+    legend: bool = True,
+) -> Any:
+    """Draw rows of ``run, x, y, mark`` (and ``low, high``): lines, bands, markers where ``mark`` is 2,
+    and a tooltip there and where it is 1."""
+    alt = load_altair()
+    entry = key(alt) if legend else None
+    scale = alt.Scale(type=axes.scale, zero=axes.zero, nice=True)
+    base = alt.Chart().encode(
+        x=alt.X("x:Q", title=axes.x, scale=alt.Scale(nice=False, zero=False)), color=colour(alt, names, entry)
+    )
+
+    def vertical(field: str) -> Any:
+        # Left alone, a symmetric logarithm is ticked as if it were linear.
+        ticks = sorted([0, *(sign * 10**power for power in range(1, 7) for sign in (-1, 1))])
+        more = {"axis": alt.Axis(values=ticks, labelOverlap=False)} if axes.scale == "symlog" else {}
+        return alt.Y(f"{field}:Q", title=axes.y, scale=scale, **more)
+
+    said = [("run", "policy"), ("x", axes.x), ("y", axes.y)]
+    layers = []
+    if "low" in rows[0]:
+        band = base.mark_area(opacity=0.14, interpolate="monotone", tooltip=None)
+        layers.append(band.encode(y=vertical("low"), y2="high:Q"))
+        said += [("low", "lowest seed"), ("high", "highest seed")]
+    y = vertical("y")
+    layers.append(
+        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(
+            y=y, strokeDash=dash(alt, names)
+        )
+    )
+    points = base.transform_filter("datum.mark > 0").mark_point(filled=True, strokeWidth=0)
+    points = points.encode(
+        y=y,
+        shape=shape(alt, names, entry),
+        size=alt.condition("datum.mark > 1", alt.value(48), alt.value(250)),
+        opacity=alt.condition("datum.mark > 1", alt.value(1), alt.value(0)),  # unseen, but it answers the pointer
+        tooltip=tooltips(alt, said),
+    )
+    layers.append(points)
+    if axes.limit is not None:
+        layers.append(_limit(alt, axes.limit))
+    chart = alt.layer(*layers, data=table(alt, rows)).transform_filter(VISIBLE).properties(width=width, height=height)
+    return finish(alt, chart, title)
+
+
+def _limit(alt: Any, at: float) -> Any:
+    base = alt.Chart(alt.InlineData(values=[{"limit": at, "said": f"budget {at:g}"}])).encode(y="limit:Q")
+    line = base.mark_rule(color="#777", strokeDash=[2, 3], tooltip=None)
+    word = base.mark_text(align="right", baseline="bottom", dy=-2, color="#555", fontSize=10.5, tooltip=None)
+    return line + word.encode(x=alt.value("width"), text="said:N")

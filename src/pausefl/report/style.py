@@ -1,0 +1,82 @@
+"""How a policy looks: one colour, dash and marker for its name, on every page and whichever others stand beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from zlib import crc32
+
+SHAPES = {
+    "circle": "M-.8,0A.8,.8,0,1,1,.8,0A.8,.8,0,1,1,-.8,0Z",
+    "diamond": "M0,-1L1,0L0,1L-1,0Z",
+    "up": "M0,-.95L.9,.75L-.9,.75Z",
+    "square": "M-.72,-.72H.72V.72H-.72Z",
+    "cross": "M-.3,-.9H.3V-.3H.9V.3H.3V.9H-.3V.3H-.9V-.3H-.3Z",
+    "down": "M0,.95L.9,-.75L-.9,-.75Z",
+    "right": "M.95,0L-.75,.9L-.75,-.9Z",
+    "left": "M-.95,0L.75,.9L.75,-.9Z",
+}
+"""Markers as paths in a box from -1 to 1, the same for charts and for the page's legend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Colour for the screen, dash and marker for grey paper."""
+
+    colour: str
+    dash: tuple[int, ...]
+    shape: str
+
+    @property
+    def path(self) -> str:
+        """The marker as an SVG path."""
+        return SHAPES[self.shape]
+
+
+# Okabe and Ito's colours, which colour-blind readers tell apart.
+KNOWN = {
+    "pause": Look("#0072B2", (1, 0), "circle"),
+    "sa-pause": Look("#56B4E9", (10, 3), "diamond"),
+    "random": Look("#E69F00", (2, 2), "up"),
+    "clustered": Look("#009E73", (7, 2, 2, 2), "square"),
+    "fastest": Look("#CC79A7", (4, 3), "right"),
+    "all": Look("#D55E00", (8, 3, 1, 3, 1, 3), "cross"),
+    "all (no privacy)": Look("#000000", (1, 0), "down"),
+}
+
+# Tol's muted colours that stay clear of the ones above.
+OTHERS = (
+    Look("#332288", (3, 2), "left"),
+    Look("#882255", (8, 3), "square"),
+    Look("#8A8A2B", (1, 2), "diamond"),
+    Look("#7A4A1E", (10, 2, 1, 2), "up"),
+    Look("#6E6E6E", (6, 2, 2, 2), "circle"),
+    Look("#AA4499", (4, 3, 1, 3), "cross"),
+)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Return names as readers expect them: PAUSE, its baselines, then the others by name."""
+    places = list(KNOWN)
+    return sorted(names, key=lambda name: (places.index(name) if name in KNOWN else len(places), name))
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return a look per name; an unknown name has its own, and steps aside only for another unknown one.
+
+    >>> looks(["mine", "pause"])["mine"] == looks(["random", "mine"])["mine"]
+    True
+    """
+    taken: set[int] = set()
+    out = {}
+    for name in ordered(names):
+        if name in KNOWN:
+            out[name] = KNOWN[name]
+            continue
+        place = crc32(name.encode()) % len(OTHERS)
+        if len(taken) < len(OTHERS):
+            while place in taken:
+                place = (place + 1) % len(OTHERS)
+        taken.add(place)
+        out[name] = OTHERS[place]
+    return out

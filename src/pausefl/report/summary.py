@@ -1,0 +1,94 @@
+"""Runs as numbers: mean and spread over seeds, a line per policy; for tables on the page and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pausefl.report.frames import RunData
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean over seeds, its standard deviation, and how many seeds had the number at all.
+
+    >>> str(spread([1.0, 2.0, None]))
+    '1.5 ± 0.7'
+    """
+
+    mean: float
+    deviation: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.count > 1 else f"{self.mean:.1f}"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySummary:
+    """One policy over all its seeds.
+
+    ``max_leakage`` is the largest of any seed and None without a bound; ``time_to`` holds the seconds to each target,
+    over the seeds that reached it.
+    """
+
+    name: str
+    seeds: int
+    rounds: int
+    seconds: Spread | None
+    accuracy: Spread | None
+    best_accuracy: Spread | None
+    max_leakage: float | None
+    fast_share: Spread | None
+    client_deviation: Spread | None
+    worst_client: Spread | None
+    time_to: Mapping[float, Spread | None]
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return mean and standard deviation of what is there; None if nothing is."""
+    found = [value for value in values if value is not None]
+    if not found:
+        return None
+    return Spread(float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else 0.0, len(found))
+
+
+def summarise(groups: Mapping[str, Sequence[RunData]], targets: Sequence[float]) -> list[PolicySummary]:
+    """Return the summary of every policy, with the time to each target accuracy (percent)."""
+    return [_summary(name, runs, targets) for name, runs in groups.items()]
+
+
+def default_targets(groups: Mapping[str, Sequence[RunData]], count: int = 5) -> list[float]:
+    """Return the highest multiples of five percent that some policy ends above."""
+    finals = [spread(run.final_accuracy() for run in runs) for runs in groups.values()]
+    best = max((final.mean for final in finals if final), default=0.0)
+    return [float(target) for target in range(5, int(best) + 1, 5)][-count:]
+
+
+def _summary(name: str, runs: Sequence[RunData], targets: Sequence[float]) -> PolicySummary:
+    leaks = [run.records[-1]["max_leakage"] for run in runs]
+    fairness = [(run.summary or {}).get("client_accuracy") or {} for run in runs]
+    return PolicySummary(
+        name=name,
+        seeds=len(runs),
+        rounds=min(len(run.records) for run in runs),
+        seconds=spread(run.records[-1]["seconds"] for run in runs),
+        accuracy=spread(run.final_accuracy() for run in runs),
+        best_accuracy=spread(run.best_accuracy() for run in runs),
+        max_leakage=None if None in leaks else max(leaks),
+        fast_share=spread(_fast_share(run) for run in runs),
+        client_deviation=spread(client.get("deviation") for client in fairness),
+        worst_client=spread(client.get("worst") for client in fairness),
+        time_to={target: spread(run.time_to(target) for run in runs) for target in targets},
+    )
+
+
+def _fast_share(run: RunData) -> float | None:
+    """Return which share (percent) of all picks went to the faster half of the clients."""
+    latency, picks = run.expected_latency(), run.picks()
+    if latency is None or not picks.sum() or latency.max() <= latency.min():
+        return None
+    fast = np.argsort(latency, kind="stable")[: len(latency) // 2]
+    return float(100.0 * picks[fast].sum() / picks.sum())

@@ -1,0 +1,150 @@
+"""The page, the pictures and the terminal's table, for runs of every kind."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pausefl.cli import main
+from pausefl.errors import ConfigError
+from pausefl.report.figures import figures, sections
+from pausefl.report.frames import by_name, read_runs
+from pausefl.report.html import write_report
+from pausefl.report.images import write_images
+from pausefl.studies.config import make_config
+from pausefl.studies.run import run
+
+SMALL = {"network": {"clients": 6}, "selection": {"per_round": 2}}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a study writes it: a policy per folder, a seed per folder within."""
+    out = tmp_path_factory.mktemp("study")
+    for policy in ("pause", "random"):
+        for seed in (0, 1):
+            content = SMALL | {"selection": {"per_round": 2, "policy": policy}, "run": {"rounds": 6, "seed": seed}}
+            run(make_config(content), out / policy / f"seed-{seed}")
+    return out
+
+
+def page_of(folder: Path, name: str = "report.html") -> tuple[str, dict]:
+    text = write_report([folder], folder / name).read_text(encoding="utf-8")
+    found = re.search(r"<script type='application/json' id='charts'>(.*?)</script>", text, re.S)
+    assert found
+    return text, json.loads(found[1])
+
+
+def test_every_chart_is_valid_vega_lite(study: Path) -> None:
+    groups = by_name(read_runs([study]))
+    for figure in figures(groups):
+        chart = figure.draw(width="container", legend=False) if figure.fluid else figure.draw()
+        chart.to_dict()  # validates, unlike the way to the page
+
+
+def test_a_policy_has_its_colour_in_every_chart(study: Path) -> None:
+    _, charts = page_of(study)
+    assert len(charts) >= 14
+    for name, chart in charts.items():
+        (scale,) = [scale for scale in chart["scales"] if scale["name"].endswith("color")]
+        assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"pause": "#0072B2", "random": "#E69F00"}, (
+            name
+        )
+
+
+def test_every_section_says_how_to_read_it(study: Path) -> None:
+    text, _ = page_of(study)
+    for section in sections(by_name(read_runs([study]))):
+        assert f"<h2>{section.title}</h2><p class='reading'>" in text
+    assert text.index("class='guarantee'") < text.index("At a glance")
+
+
+@pytest.mark.parametrize(
+    ("changes", "gone", "words"),
+    [
+        (["privacy.enabled=false"], {"leakage-max-round", "budget"}, "No run here bounds what it leaks."),
+        (["learning.enabled=false"], {"accuracy-round", "fairness", "leakage-p90-round"}, "These runs train no model."),
+        (["network.clients=1", "selection.per_round=1", "network.latency=normal"], {"picks-speed"},
+         "Nothing here tells"),
+        (["run.rounds=1"], set(), "Written by pausefl"),
+        (["network.availability=bernoulli", "network.probability=0"], {"latency"}, "No round has been played."),
+    ],
+)  # fmt: skip
+def test_what_a_run_lacks_is_said_and_left_out(changes: list[str], gone: set[str], words: str, tmp_path: Path) -> None:
+    run(make_config(SMALL | {"run": {"rounds": 3}}, changes), tmp_path / "run")
+    text, charts = page_of(tmp_path)
+    assert not gone & set(charts)
+    assert words in text
+
+
+def test_a_million_clients_make_no_larger_page(tmp_path: Path) -> None:
+    for clients in (100, 1_000_000):
+        content = {"network": {"clients": clients}, "selection": {"per_round": 50}, "learning": {"enabled": False}}
+        run(make_config(content | {"run": {"rounds": 4}}), tmp_path / str(clients) / "run")
+    small, _ = page_of(tmp_path / "100")
+    large, charts = page_of(tmp_path / "1000000")
+    assert {"picks-speed", "latency", "leakage-max-round", "budget", "term-privacy-round"} <= set(charts)
+    assert len(large) < 1.1 * len(small)
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_is(study: Path, tmp_path: Path) -> None:
+    for name in ("config.toml", "metrics.jsonl"):
+        (tmp_path / name).write_bytes((study / "pause" / "seed-0" / name).read_bytes())
+    text, charts = page_of(tmp_path)
+    assert "not finished yet" in text
+    assert "accuracy-round" in charts
+    assert "fairness" not in charts
+
+
+def test_pictures_are_written_by_name_and_unknown_names_are_refused(study: Path, tmp_path: Path) -> None:
+    runs = read_runs([study])
+    written = write_images(runs, tmp_path, ["accuracy-seconds", "picks-speed"])
+    assert [path.name for path in written] == [
+        "accuracy-seconds.png", "accuracy-seconds.svg", "picks-speed.png", "picks-speed.svg",
+    ]  # fmt: skip
+    assert written[0].read_bytes().startswith(b"\x89PNG")
+    drawing = written[1].read_text()
+    assert "test accuracy, %" in drawing
+    assert drawing.count(">random</text>") == 1  # its own legend
+    with pytest.raises(ConfigError, match="chart is 'acuracy', but must be one of accuracy-seconds"):
+        write_images(runs, tmp_path, ["acuracy"])
+
+
+def test_compare_takes_studies_seeds_and_runs(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            main(["compare", *arguments])
+        assert not stop.value.code
+        return capsys.readouterr().out
+
+    whole = json.loads(said(str(study), "--json", "--target", "5", "--target", "100"))
+    assert [(line["name"], line["seeds"]) for line in whole] == [("pause", 2), ("random", 2)]
+    assert whole[0]["time_to"]["5.0"]["count"] == 2
+    assert whole[0]["time_to"]["100.0"] is None
+    parts = json.loads(said(*(str(path) for path in sorted(study.glob("*/seed-*"))), "--json", "--target", "5"))
+    assert [line["accuracy"] for line in parts] == [line["accuracy"] for line in whole]
+    table = said(str(study / "random"), "--target", "5", "--target", "100")
+    assert "±" in table
+    assert "s to 100 %" in table
+
+
+def test_impossible_targets_are_refused(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", str(study), "--target", "0.0"])
+    assert stop.value.code == 2
+    assert "--target is 0.0" in capsys.readouterr().err
+
+
+def test_report_writes_the_page_and_the_pictures(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(
+            ["report", str(study / "pause"), "--out", str(tmp_path / "r.html"), "--images", str(tmp_path / "pictures")]
+        )
+    assert not stop.value.code
+    assert "pictures" in capsys.readouterr().out
+    names = {path.stem for path in (tmp_path / "pictures").glob("*.png")}
+    assert names == {path.stem for path in (tmp_path / "pictures").glob("*.svg")}
+    assert {"accuracy-seconds", "fairness", "budget", "latency"} <= names
