@@ -299,7 +299,7 @@ def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None
     ]
     parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metrics = tmp_path / "o" / "seed-1" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # two processes have to start, on a busy machine
     while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.05)
     os.kill(parent.pid, how)
@@ -317,12 +317,35 @@ def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None
         "selection.rho=0.1",
         "network.spread=5",
         "learning.momentum=0.9",
-        "selection.per_round=50",
     ],
 )
 def test_keys_without_effect_are_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="has no effect here"):
         make_config({}, [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("selection.per_round=50", "per_round is 50, but must be at most network.clients = 30"),
+        ("network.deadline=0.01", "deadline is 0.01, but must be above network.tau_min = 0.05"),
+    ],
+)
+def test_keys_that_cannot_be_met_are_refused(override: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_config({}, [override])
+
+
+def test_a_configuration_that_cannot_be_built_does_not_take_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="policy is 'randm'"):
+        run(make_config({}, ["selection.policy=randm"]), tmp_path)
+    assert run(make_config({}, ["selection.policy=random", "run.rounds=1"]), tmp_path)["policy"] == "random"
+
+
+def test_what_differs_is_named(tmp_path: Path) -> None:
+    run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}}), tmp_path)
+    with pytest.raises(ConfigError, match=r"selection\.gamma = 5\.0 there, 1\.0 here"):
+        run(make_config({"run": {"rounds": 2}, "learning": {"enabled": False}, "selection": {"gamma": 1}}), tmp_path)
 
 
 def test_configurations_come_back_as_they_were(tmp_path: Path) -> None:

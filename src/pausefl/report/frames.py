@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tomllib
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,9 @@ from pausefl.privacy.schedule import schedule_by_name
 from pausefl.report.style import ordered
 from pausefl.sim.latency import two_groups
 from pausefl.types import FloatArray, IntArray
+
+METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
+"""A line per round, as a run writes it or as ``keep`` stores it."""
 
 SMOOTH = 10
 """Rounds over which accuracy is averaged, as in the paper's figures."""
@@ -131,13 +136,18 @@ def read_runs(folders: Iterable[Path]) -> list[RunData]:
     """Return the runs in these folders; a folder of seeds counts as all of them."""
     found = []
     for folder in folders:
-        inside = (
-            [folder] if (folder / "metrics.jsonl").exists() else sorted(p.parent for p in folder.rglob("metrics.jsonl"))
-        )
+        inside = run_folders(folder)
         if not inside:
             raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
         found += [read_run(path) for path in inside]
     return found
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the runs in a folder: itself, or all below it."""
+    if _metrics(folder) is not None:
+        return [folder]
+    return sorted({path.parent for name in METRICS for path in folder.rglob(name)})
 
 
 def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
@@ -174,10 +184,10 @@ def _differences(run: RunData, others: Sequence[RunData]) -> list[str]:
 
 def read_run(folder: Path) -> RunData:
     """Return one run, finished or not; a last line that a kill cut short is left out."""
-    metrics = folder / "metrics.jsonl"
-    if not metrics.exists():
+    metrics = _metrics(folder)
+    if metrics is None:
         raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-    text = metrics.read_text(encoding="utf-8")
+    text = _text(metrics)
     records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
     if not records:
         raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
@@ -185,3 +195,15 @@ def read_run(folder: Path) -> RunData:
     summary = folder / "summary.json"
     name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
     return RunData(name, config, records, json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None)
+
+
+def _metrics(folder: Path) -> Path | None:
+    return next((folder / name for name in METRICS if (folder / name).exists()), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); delete it") from None

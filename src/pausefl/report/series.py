@@ -113,9 +113,8 @@ def _range(table: FloatArray) -> list[dict[str, float]]:
 
 
 def _latencies(runs: Sequence[RunData]) -> FloatArray:
-    values = np.concatenate([run.column("latency") for run in runs])
-    kept: FloatArray = values[~np.isnan(values)]
-    return kept
+    """Return the seconds of every round that anybody took part in."""
+    return np.array([r["latency"] for run in runs for r in run.records if r["members"]], dtype=np.float64)
 
 
 def _alike(values: FloatArray) -> bool:

@@ -16,9 +16,10 @@ class Axes:
     x: str
     y: str
     zero: bool = False
-    scale: Literal["linear", "symlog"] = "linear"
+    scale: Literal["linear", "log", "symlog"] = "linear"
     limit: float | None = None
     """Where a line is drawn that no curve may cross."""
+    x_scale: Literal["linear", "log"] = "linear"
 
 
 def curve_chart(
@@ -35,10 +36,9 @@ def curve_chart(
     and a tooltip there and where it is 1."""
     alt = load_altair()
     entry = key(alt) if legend else None
-    scale = alt.Scale(type=axes.scale, zero=axes.zero, nice=True)
-    base = alt.Chart().encode(
-        x=alt.X("x:Q", title=axes.x, scale=alt.Scale(nice=False, zero=False)), color=colour(alt, names, entry)
-    )
+    scale = alt.Scale(type=axes.scale, nice=True, **({} if axes.scale == "log" else {"zero": axes.zero}))
+    across = alt.Scale(type=axes.x_scale, nice=False, **({} if axes.x_scale == "log" else {"zero": False}))
+    base = alt.Chart().encode(x=alt.X("x:Q", title=axes.x, scale=across), color=colour(alt, names, entry))
 
     def vertical(field: str) -> Any:
         # Left alone, a symmetric logarithm is ticked as if it were linear.
@@ -54,9 +54,7 @@ def curve_chart(
         said += [("low", "lowest seed"), ("high", "highest seed")]
     y = vertical("y")
     layers.append(
-        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(
-            y=y, strokeDash=dash(alt, names)
-        )
+        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(y=y, strokeDash=dash(alt, names))
     )
     points = base.transform_filter("datum.mark > 0").mark_point(filled=True, strokeWidth=0)
     points = points.encode(

@@ -1,0 +1,36 @@
+"""What is kept of a run says the same as the run."""
+
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.report.frames import read_runs
+from pausefl.studies.config import make_config
+from pausefl.studies.keep import keep
+from pausefl.studies.run import run
+
+
+def test_a_kept_run_reads_like_the_run(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run(make_config({"run": {"rounds": 3, "seed": seed}}), tmp_path / "runs" / "pause" / f"seed-{seed}")
+    kept = keep([tmp_path / "runs"], tmp_path / "small")
+    assert kept == [tmp_path / "small" / "pause" / f"seed-{seed}" for seed in (0, 1)]
+    assert read_runs([tmp_path / "small"]) == read_runs([tmp_path / "runs"])
+    assert {p.name for p in kept[0].iterdir()} == {"config.toml", "summary.json", "metrics.jsonl.gz"}
+    before = (kept[0] / "metrics.jsonl.gz").read_bytes()
+    keep([tmp_path / "small"], tmp_path / "again")
+    keep([tmp_path / "runs"], tmp_path / "small")
+    assert (kept[0] / "metrics.jsonl.gz").read_bytes() == before
+    assert read_runs([tmp_path / "again"]) == read_runs([tmp_path / "runs"])
+
+
+def test_damaged_and_missing_runs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no run"):
+        keep([tmp_path], tmp_path / "out")
+    run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}}), tmp_path / "run")
+    (small,) = keep([tmp_path / "run"], tmp_path / "small")
+    packed = small / "metrics.jsonl.gz"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_runs([tmp_path / "small"])
