@@ -54,9 +54,7 @@ def curve_chart(
         said += [("low", "lowest seed"), ("high", "highest seed")]
     y = vertical("y")
     layers.append(
-        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(
-            y=y, strokeDash=dash(alt, names)
-        )
+        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(y=y, strokeDash=dash(alt, names))
     )
     points = base.transform_filter("datum.mark > 0").mark_point(filled=True, strokeWidth=0)
     points = points.encode(
