@@ -90,7 +90,8 @@ class Page:
         """Wait for the page to make an expression true."""
         deadline = time.monotonic() + timeout
         while not self.evaluate(f"Boolean({expression})"):
-            if time.monotonic() > deadline:
+            broken = any(event["method"] == "Runtime.exceptionThrown" for event in self.events)
+            if broken or time.monotonic() > deadline:
                 raise TimeoutError(f"never came true: {expression}; complaints: {self.complaints()}")
             time.sleep(0.05)
 

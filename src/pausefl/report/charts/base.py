@@ -102,7 +102,9 @@ def shape(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
 
 def key(alt: Any) -> Any:
     """Return the legend of an image; the page has one of its own, for all charts."""
-    return alt.Legend(orient="bottom", columns=4, symbolSize=70, symbolStrokeWidth=2, columnPadding=16, offset=12)
+    return alt.Legend(
+        orient="bottom", columns=4, symbolSize=70, symbolOpacity=1, symbolStrokeWidth=2, columnPadding=16, offset=12
+    )
 
 
 def _scale(alt: Any, names: Sequence[str], what: str) -> Any:
@@ -111,7 +113,7 @@ def _scale(alt: Any, names: Sequence[str], what: str) -> Any:
     return alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in values])
 
 
-def finish(alt: Any, chart: Any, title: str | None) -> Any:
+def finish(alt: Any, chart: Any, title: Any) -> Any:
     """Give a chart the house's type and the parameter by which policies are hidden."""
     chart = chart.add_params(alt.param(name="hidden", value=[])).configure(**_CONFIG)
     return chart.properties(title=title) if title else chart

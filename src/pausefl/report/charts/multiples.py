@@ -42,4 +42,5 @@ def multiples_chart(
     header = alt.Header(labelOrient="top", labelAnchor="start", title=None)
     facet = panel.facet(row=alt.Row("run:N", sort=list(names), header=header), data=table(alt, rows), spacing=8)
     chart = facet.transform_filter(VISIBLE).resolve_scale(y="independent")
-    return finish(alt, chart, title)
+    about = alt.TitleParams(title, subtitle=f"{y}; dotted: {line}", subtitleColor="#555555") if title else None
+    return finish(alt, chart, about)
