@@ -76,7 +76,7 @@ def test_latencies_count_every_round_once() -> None:
     rows = latency_histogram({"pause": [made([{"latency": v} for v in (0.1, 0.1, 0.9, 5.0)])]}, bars=10)
     assert sum(row["y"] for row in rows) == pytest.approx(100.0)
     assert {row["level"] for row in rows} == {0.5}
-    assert latency_histogram({"pause": [made([{"latency": None}])]}) == []
+    assert latency_histogram({"pause": [made([{"latency": 0.0, "members": []}])]}) == []
 
 
 def test_markers_of_different_curves_stand_at_different_places() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from pausefl.cli import app
 from pausefl.cli.run import bars, show
+from pausefl.cli.tables import show_runs
 from pausefl.errors import require
 
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
@@ -28,7 +28,6 @@ def demo(
     from pausefl.report.html import write_report
     from pausefl.studies.config import make_config
     from pausefl.studies.many import Task, run_many
-    from pausefl.studies.table import summary_table
 
     require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
@@ -45,14 +44,15 @@ def demo(
                 "run": {"rounds": rounds, "seed": seed, "checkpoint_every": 50},
             }
         )
-        tasks.append(Task(config, out / f"{name} {rounds} {seed}".replace(" ", "-")))
+        tasks.append(Task(config, out / f"{name} {rounds} {seed}".translate(str.maketrans(" ", "-", "()"))))
     console = Console(stderr=True)
     with bars(console) as progress:
         lines = [progress.add_task(name, total=rounds, note="") for name in POLICIES]
         summaries = run_many(tasks, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
-    screen = Console() if sys.stdout.isatty() else Console(width=100)
-    screen.print("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
-    screen.print(summary_table([(name, task.out) for name, task in zip(POLICIES, tasks, strict=True)], target=90.0))
-    screen.print(f"What 'leak' covers: {summaries[0]['guarantee']}.")
+    screen().print(
+        "Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all."
+    )
+    show_runs([task.out for task in tasks], [80.0, 90.0])
+    typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
     page = write_report([task.out for task in tasks], out / "report.html", "PAUSE and its baselines on digits")
-    screen.print(f"Report with charts: {page}")
+    typer.echo(f"Report with charts: {page}")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pausefl.cli import app
+from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
 
@@ -27,7 +28,6 @@ def run(
     """Train under the virtual clock; called again, it resumes where it stopped."""
     from pausefl.studies.config import load_config
     from pausefl.studies.many import Task, run_many
-    from pausefl.studies.table import summary_table
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
@@ -51,11 +51,8 @@ def run(
             raise
     if tensorboard:
         _write_events(folders)
-    screen = Console() if sys.stdout.isatty() else Console(width=100)
-    screen.print(
-        summary_table([(f"{s['policy']}, seed {s['seed']}", f) for s, f in zip(summaries, folders, strict=True)])
-    )
-    screen.print(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
+    show_runs(folders)
+    typer.echo(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
 
 
 def own_modules_beside(file: Path) -> None:

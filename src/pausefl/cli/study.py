@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from rich.progress import Progress
 
 from pausefl.cli import app
 from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def study(
     if isinstance(chosen, Study):
         tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
         page = _train(chosen, tasks, folder, data_dir, jobs)
+        show_runs([folder])
     else:
         require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
         page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
-    screen = Console() if sys.stdout.isatty() else Console(width=100)
-    screen.print(f"{chosen.about.title}\nreport: {page}")
+    typer.echo(f"{chosen.about.title}\nreport: {page}")
 
 
 def _train(chosen: Study, tasks: list[Task], folder: Path, data_dir: Path | None, jobs: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from pausefl.cli import app
 from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
 _SEED = 100
@@ -33,7 +33,6 @@ def tune(
     from pausefl.studies.many import Task, run_many
     from pausefl.studies.shelf import load_study
     from pausefl.studies.study import Study, scale_named
-    from pausefl.studies.table import summary_table
 
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     chosen = load_study(study)
@@ -53,5 +52,4 @@ def tune(
             for v, t in zip(names, tasks, strict=True)
         ]
         run_many(tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
-    screen = Console() if sys.stdout.isatty() else Console(width=100)
-    screen.print(summary_table([(f"{key}={value}", task.out) for value, task in zip(names, tasks, strict=True)]))
+    show_runs([task.out for task in tasks])

@@ -1,0 +1,75 @@
+"""Policies side by side in the terminal: what ``run``, ``study``, ``tune``, ``demo`` and ``compare`` end with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pausefl.report.summary import PolicySummary, Spread
+
+_FALL, _SPENT = 15.0, 0.8
+"""Points of accuracy lost since the best round, and the share of a budget spent, that are worth a word."""
+
+
+def _screen() -> Console:
+    """Return the standard output, wide enough for a table where it is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=100)
+
+
+def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -> None:
+    """Print the runs in these folders, a line per policy."""
+    from pausefl.report.frames import by_name, read_runs
+    from pausefl.report.summary import default_targets, summarise
+
+    groups = by_name(read_runs(folders))
+    policies = summarise(groups, default_targets(groups) if targets is None else targets)
+    out = _screen()
+    out.print(_glance(policies))
+    if policies[0].time_to:
+        out.print(_times(policies))
+    out.print(
+        "final: mean of the last ten rounds; max leak: largest epsilon spent by a client; fast half: picks of faster "
+        "clients; ± over seeds."
+    )
+    for p in policies:
+        budget = groups[p.name][0].config["privacy"]["budget"]
+        spent = (p.max_leakage or 0.0) > _SPENT * budget
+        if spent and p.accuracy and p.best_accuracy and p.best_accuracy.mean - p.accuracy.mean > _FALL:
+            out.print(
+                f"{p.name} fell from {p.best_accuracy.mean:.1f} to {p.accuracy.mean:.1f} %: {p.max_leakage:.1f} of "
+                f"{budget:g} is spent, and late releases are mostly noise; stop earlier, or allow a larger budget."
+            )
+
+
+def _glance(policies: Sequence[PolicySummary]) -> Table:
+    table = _empty(["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"])
+    for p in policies:
+        table.add_row(
+            p.name, str(p.seeds), str(p.rounds), _said(p.seconds), _said(p.accuracy), _said(p.best_accuracy),
+            "none" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share),
+        )  # fmt: skip
+    return table
+
+
+def _times(policies: Sequence[PolicySummary]) -> Table:
+    table = _empty(["policy", *(f"s to {target:g} %" for target in policies[0].time_to)])
+    for p in policies:
+        table.add_row(p.name, *(_said(time, p.seeds) for time in p.time_to.values()))
+    return table
+
+
+def _empty(columns: Sequence[str]) -> Table:
+    table = Table()
+    for name in columns:
+        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=name != "policy")
+    return table
+
+
+def _said(value: Spread | None, seeds: int = 0) -> str:
+    return "-" if value is None else f"{value} ({value.count}/{seeds})" if value.count < seeds else str(value)
