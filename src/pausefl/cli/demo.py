@@ -49,9 +49,7 @@ def demo(
     with bars(console) as progress:
         lines = [progress.add_task(name, total=rounds, note="") for name in POLICIES]
         summaries = run_many(tasks, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
-    screen().print(
-        "Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all."
-    )
+    typer.echo("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
     show_runs([task.out for task in tasks], [80.0, 90.0])
     typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
     page = write_report([task.out for task in tasks], out / "report.html", "PAUSE and its baselines on digits")
