@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import BudgetExceededError, InvalidValueError
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw, Schedule
-from pausefl.privacy.schedule import parse_schedule
+from pausefl.privacy.schedule import parse_schedule, schedule_by_name
 
 budgets = st.floats(1e-100, 1e300)
 anything = st.one_of(
@@ -149,3 +149,12 @@ def test_a_steep_decay_does_not_overflow():
     assert Geometric(1.0, 5000.0).epsilon(1) == pytest.approx(1.0)
     with pytest.raises(BudgetExceededError):
         Geometric(1.0, 5000.0).epsilon(2)
+
+
+def test_schedules_have_names_in_configurations() -> None:
+    numbers = {"budget": 8.0, "decay": 0.1, "exponent": 2.0, "releases": 4}
+    assert schedule_by_name("geometric", **numbers) == Geometric(8.0, 0.1)
+    assert schedule_by_name("power-law", **numbers) == PowerLaw(8.0, 2.0)
+    assert schedule_by_name("fixed-horizon", **numbers) == FixedHorizon(8.0, 4)
+    with pytest.raises(InvalidValueError, match="schedule is 'linear', but must be geometric"):
+        schedule_by_name("linear", **numbers)

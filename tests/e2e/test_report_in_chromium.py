@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pausefl.cli import main
+from pausefl.cli.demo import POLICIES
 from pausefl.report.html import write_report
 from pausefl.studies.config import make_config
 from pausefl.studies.run import run
@@ -59,6 +61,10 @@ def report(folder: Path) -> Path:
 @pytest.fixture
 def page(report: Path, tab: Page) -> Page:
     """The report, freshly opened."""
+    return opened(tab, report)
+
+
+def opened(tab: Page, report: Path) -> Page:
     tab.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
     tab.events.clear()
     tab.open(report.as_uri())
@@ -68,6 +74,18 @@ def page(report: Path, tab: Page) -> Page:
 
 def lines(page: Page, colour: str) -> int:
     return int(page.evaluate(f"{LINES.format(colour)}.length"))
+
+
+def test_the_demos_report_opens_with_all_its_policies(tab: Page, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--rounds", "4", "--jobs", "1", "--out", str(tmp_path)])
+    assert not stop.value.code
+    page = opened(tab, tmp_path / "report.html")
+    assert page.complaints() == []
+    assert page.requests() == [(tmp_path / "report.html").as_uri()]
+    names = page.evaluate("[...document.querySelectorAll('nav.legend button[data-run]')].map(b => b.innerText.trim())")
+    assert names == list(POLICIES)
+    assert page.evaluate("document.querySelectorAll('#accuracy-seconds .mark-line path').length") == len(POLICIES)
 
 
 def test_it_opens_quietly_and_asks_nobody(page: Page, report: Path) -> None:

@@ -86,7 +86,8 @@ def _leakage(groups: Groups) -> Section:
         "Lower is better. Every pick of a client spends some of its epsilon, less each time, and never more than the "
         "budget in all; what one epsilon covers is said at the top."
     )
-    reading += "" if len(found) != 2 else " Nothing was released here: this is what training would have spent."
+    if not any(run.config["learning"]["enabled"] for runs in groups.values() for run in runs):
+        reading += " Nothing was released here: this is what training would have spent."
     return Section("leakage", "Leakage", reading if found else "No run here bounds what it leaks.", found, columns=3)
 
 
@@ -95,7 +96,7 @@ def _budget(groups: Groups) -> Section:
     found = _ranked(groups, RunData.budget_left, "budget", "Budget left at the end", axes)
     reading = (
         "Each client's unspent epsilon after the last round, clients in order. A level line means that all "
-        "clients paid alike; a line at 0 on the left means that some can take part no more."
+        "clients paid alike; a line near 0 on the left means that some have next to nothing left to give."
     )
     return Section("budget", "Remaining budget", reading if found else "No run here has a budget.", found)
 
@@ -144,8 +145,8 @@ def _terms(groups: Groups) -> Section:
                 "contribution to the reward", only="round",
             )  # fmt: skip
     reading = (
-        f"What each term of the reward gave to the chosen set, mean of {SMOOTH} rounds. PAUSE maximises their sum; the "
-        "other policies do not look at it, and show what that costs."
+        f"What each term of the reward gave to the chosen set, mean of {SMOOTH} rounds. PAUSE maximises their sum, and "
+        "SA-PAUSE nearly; the others do not look at it, and show what that costs."
     )
     return Section("terms", "What drove the choice", reading if found else "No round has a reward.", found, columns=3)
 
@@ -173,7 +174,7 @@ def _curves(
             wide = not zero and max(abs(row["y"]) for row in rows) > 50 and y.startswith("terms")
             axes = Axes(words, axis, zero, "symlog" if wide else "linear", limit)
             draw = partial(curve_chart, staggered(_parted(rows)), list(groups), axes)
-            found.append(Figure(f"{name}-{x}", title.format(over=over), draw, True))
+            found.append(Figure(f"{name}-{x}", title.replace("{over}", over), draw, True))
     return found
 
 
