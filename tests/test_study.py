@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pausefl.cli import main
 from pausefl.errors import ConfigError
 from pausefl.studies.many import run_many
 from pausefl.studies.measured.study import MeasuredStudy, write_rows
@@ -127,3 +128,13 @@ def test_bad_studies_are_named(text: str, words: str, tmp_path: Path) -> None:
     assert words in str(refused.value)
     with pytest.raises(ConfigError, match="must be a TOML file or one of"):
         load_study("no-such-study")
+
+
+def test_a_newcomers_policy_stands_beside_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    example = Path(__file__).parents[1] / "examples" / "own_policy.toml"
+    with pytest.raises(SystemExit) as stop:
+        main(["study", str(example), "--scale", "smoke", "--jobs", "1", "--out", str(tmp_path)])
+    assert not stop.value.code
+    assert "own_policy:BetterHalf" in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    assert "own_policy:BetterHalf" in page.split("<script")[0]
