@@ -15,6 +15,9 @@ def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "pausefl runs",
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
+    ] = None,
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs."""
@@ -22,6 +25,6 @@ def report(
     from pausefl.report.html import write_report
     from pausefl.report.images import write_images
 
-    typer.echo(f"wrote {write_report(folders, out, title)}")
+    typer.echo(f"wrote {write_report(folders, out, title, reference or [])}")
     if images is not None:
         typer.echo(f"wrote {len(write_images(read_runs(folders), images))} pictures to {images}")

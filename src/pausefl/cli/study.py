@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pausefl.studies.many import Task
     from pausefl.studies.measured.base import Measurement
     from pausefl.studies.measured.study import MeasuredStudy
-    from pausefl.studies.study import Study
 
 
 @app.command()
@@ -30,11 +29,15 @@ def study(
     policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
     jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs and the report.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
     overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
 ) -> None:
     """Run every policy of a study and write its report; called again, it goes on where it stopped."""
     from pausefl.report.charts import require_charts
+    from pausefl.report.html import write_report
     from pausefl.studies.shelf import load_study, study_names
     from pausefl.studies.study import Study, scale_named
 
@@ -54,16 +57,17 @@ def study(
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
     if isinstance(chosen, Study):
         tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
-        page = _train(chosen, tasks, folder, data_dir, jobs)
+        _train(tasks, folder, data_dir, jobs)
+        page = write_report([folder], folder / "report.html", chosen.about.title, reference or [])
         show_runs([folder])
     else:
+        require(not reference, "--reference", reference, "left out", f"{chosen.name} has no accuracy or leakage")
         require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
         page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
     typer.echo(f"{chosen.about.title}\nreport: {page}")
 
 
-def _train(chosen: Study, tasks: list[Task], folder: Path, data_dir: Path | None, jobs: int) -> Path:
-    from pausefl.report.html import write_report
+def _train(tasks: list[Task], folder: Path, data_dir: Path | None, jobs: int) -> None:
     from pausefl.studies.many import run_many
 
     console = Console(stderr=True)
@@ -79,7 +83,6 @@ def _train(chosen: Study, tasks: list[Task], folder: Path, data_dir: Path | None
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command goes on from the last checkpoints in {folder}")
             raise
-    return write_report([folder], folder / "report.html", chosen.about.title)
 
 
 def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> Path:

@@ -46,10 +46,17 @@ class Section:
     columns: int = 2
 
 
-def sections(groups: Groups) -> list[Section]:
-    """Return everything there is to show of these runs; a section without charts says why in its sentence."""
-    makers = (_accuracy, _leakage, _picks, _latency, _budget, _fairness, _terms)
-    return [make(groups) for make in makers]
+def sections(groups: Groups, references: Groups | None = None) -> list[Section]:
+    """Return everything there is to show of these runs; a section without charts says why in its sentence.
+
+    ``references`` are curves of others, shown where accuracy and leakage are.
+    """
+    shown = {**groups, **(references or {})}
+    budgets = {
+        run.config["privacy"]["budget"] for runs in groups.values() for run in runs if run.config["privacy"]["enabled"]
+    }
+    first = [_accuracy(shown), _leakage(shown, budgets.pop() if len(budgets) == 1 else None)]
+    return first + [make(groups) for make in (_picks, _latency, _budget, _fairness, _terms)]
 
 
 def figures(groups: Groups) -> list[Figure]:
@@ -66,11 +73,7 @@ def _accuracy(groups: Groups) -> Section:
     return Section("accuracy", "Accuracy", reading if found else "These runs train no model.", found)
 
 
-def _leakage(groups: Groups) -> Section:
-    budgets = {
-        run.config["privacy"]["budget"] for runs in groups.values() for run in runs if run.config["privacy"]["enabled"]
-    }
-    limit = budgets.pop() if len(budgets) == 1 else None
+def _leakage(groups: Groups, limit: float | None) -> Section:
     found = []
     for x in ("seconds", "round"):
         for level, who in (

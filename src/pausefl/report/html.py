@@ -10,6 +10,7 @@ from pausefl.report.charts.base import load_altair
 from pausefl.report.figures import Groups, Section, sections
 from pausefl.report.frames import by_name, read_runs
 from pausefl.report.page import page
+from pausefl.report.reference import read_references
 from pausefl.report.summary import default_targets, summarise
 from pausefl.report.tables import overview, time_to_accuracy
 
@@ -20,20 +21,22 @@ _GLANCE = (
 )
 
 
-def write_report(folders: Sequence[Path], path: Path, title: str = "pausefl runs") -> Path:
-    """Write the report of some runs as one HTML file that needs no network."""
+def write_report(
+    folders: Sequence[Path], path: Path, title: str = "pausefl runs", references: Sequence[Path] = ()
+) -> Path:
+    """Write the report of some runs as one HTML file that needs no network; ``references`` are CSV files of curves."""
     load_altair()
-    groups = by_name(read_runs(folders))
+    groups, others = by_name(read_runs(folders)), read_references(references)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(title, groups, sections(groups)), encoding="utf-8")
+    path.write_text(_page(title, groups, sections(groups, others), list(others)), encoding="utf-8")
     return path
 
 
-def _page(title: str, groups: Groups, parts: Sequence[Section]) -> str:
+def _page(title: str, groups: Groups, parts: Sequence[Section], others: Sequence[str]) -> str:
     policies = summarise(groups, default_targets(groups))
     first = f"<section><h2>At a glance</h2><p class='reading'>{_GLANCE}</p>{overview(policies)}</section>"
     return page(
-        title, list(groups), parts, intro=_facts(groups) + _guarantees(groups), first=first,
+        title, [*groups, *others], parts, intro=_facts(groups) + _guarantees(groups), first=first,
         more={"accuracy": time_to_accuracy(policies)},
     )  # fmt: skip
 
