@@ -16,6 +16,15 @@ def test_the_configuration_in_the_manual_is_valid() -> None:
     make_config(tomllib.loads(block))
 
 
+def test_the_manual_tells_the_defaults() -> None:
+    block = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "simulator.md").read_text(), re.S | re.M)[0]
+    defaults = make_config({}).model_dump()
+    for section, values in tomllib.loads(block).items():
+        for key, value in values.items():
+            line = next(line for line in block.splitlines() if line.startswith(f"{key} = "))
+            assert (defaults[section][key] is None) if "# e.g." in line else defaults[section][key] == value, line
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
