@@ -1,5 +1,6 @@
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,20 @@ def test_refusals_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], ar
     assert words in err
     assert err.startswith("pausefl: ")
     assert err.count("\n") == 1
+
+
+def test_a_strangers_configuration_brings_no_code_unasked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that shadow what pausefl imports lie beside it, and are not run; a module it names is, and that is said."""
+    monkeypatch.setattr("sys.path", list(sys.path))
+    for name in ("altair", "vl_convert", "pooch", "sklearn", "tomllib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('run unasked')")
+    (tmp_path / "plain.toml").write_text("[run]\nrounds = 1\n")
+    code, _, err = run(capsys, "run", str(tmp_path / "plain.toml"), "--out", str(tmp_path / "a"))
+    assert (code, err) == (0, "")
+    (tmp_path / "polite_policy.py").write_text("from pausefl.selection import Random as Mine\n")
+    (tmp_path / "named.toml").write_text('[selection]\npolicy = "polite_policy:Mine"\n[run]\nrounds = 1\n')
+    code, _, err = run(capsys, "run", str(tmp_path / "named.toml"), "--out", str(tmp_path / "b"))
+    assert code == 0
+    assert err == "pausefl: this configuration runs code of its own: polite_policy:Mine\n"

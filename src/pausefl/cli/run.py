@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from pausefl.cli import app
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from pausefl.studies.config import Config
 
 
 @app.command()
@@ -31,8 +35,8 @@ def run(
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
-    own_modules_beside(config)
     base = load_config(config, overrides or [])
+    use_own_modules(config, [base])
     first = base.run.seed
     configs = [base.model_copy(update={"run": base.run.model_copy(update={"seed": first + i})}) for i in range(seeds)]
     folders = [out] if seeds == 1 else [out / f"seed-{c.run.seed}" for c in configs]
@@ -55,9 +59,16 @@ def run(
     typer.echo(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
 
 
-def own_modules_beside(file: Path) -> None:
-    """Let policies and models of your own lie beside the configuration or in the current folder."""
-    sys.path[:0] = [str(file.resolve().parent), str(Path.cwd())]
+def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
+    """Let the policies and models that a configuration names by import path lie beside it or in the current folder.
+
+    Only then, only after everything that is installed, and not without saying so: a file from a stranger must not
+    bring code that nobody asked for.
+    """
+    named = sorted({name for c in configs for name in (c.selection.policy, c.learning.model) if ":" in name})
+    if named:
+        typer.echo(f"pausefl: this configuration runs code of its own: {', '.join(named)}", err=True)
+        sys.path += [str(file.resolve().parent), str(Path.cwd())]
 
 
 def bars(console: Console) -> Progress:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pausefl.cli import app
-from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.cli.run import bars, show, use_own_modules
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
@@ -53,10 +53,10 @@ def study(
     require(seeds is None or seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require_charts()
     chosen = load_study(name)
-    own_modules_beside(Path(name))
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
     if isinstance(chosen, Study):
         tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
+        use_own_modules(Path(name), [task.config for task in tasks])
         _train(tasks, folder, data_dir, jobs)
         page = write_report([folder], folder / "report.html", chosen.about.title, reference or [])
         show_runs([folder])

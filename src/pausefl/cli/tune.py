@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from pausefl.cli import app
-from pausefl.cli.run import bars, own_modules_beside, show
+from pausefl.cli.run import bars, show, use_own_modules
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
@@ -36,7 +36,6 @@ def tune(
 
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     chosen = load_study(study)
-    own_modules_beside(Path(study))
     if not isinstance(chosen, Study):
         raise ConfigError(f"{study} trains nothing, so there is nothing to tune; name a study with policies")
     folder = out or Path("runs") / f"tune-{chosen.name}-{key}"
@@ -46,6 +45,7 @@ def tune(
         Task(chosen.config(policy, seed, scale_named(scale), [*(overrides or []), f"{key}={value}"]), folder / value)
         for value in names
     ]
+    use_own_modules(Path(study), [task.config for task in tasks])
     with bars(Console(stderr=True)) as progress:
         lines = [
             progress.add_task(f"{key}={v}", total=t.config.run.rounds, note="")
