@@ -31,8 +31,9 @@ def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -
     policies = summarise(groups, default_targets(groups) if targets is None else targets)
     out = _screen()
     out.print(_glance(policies))
-    if policies[0].time_to:
-        out.print(_times(policies))
+    targets = list(policies[0].time_to)[-max(1, (out.width - 20) // 20) :]
+    if targets:
+        out.print(_times(policies, targets))
     out.print(
         "final: mean of the last ten rounds; max leak: largest epsilon spent by a client; fast half: picks of faster "
         "clients; ± over seeds."
@@ -57,10 +58,10 @@ def _glance(policies: Sequence[PolicySummary]) -> Table:
     return table
 
 
-def _times(policies: Sequence[PolicySummary]) -> Table:
-    table = _empty(["policy", *(f"s to {target:g} %" for target in policies[0].time_to)])
+def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table:
+    table = _empty(["policy", *(f"s to {target:g} %" for target in targets)])
     for p in policies:
-        table.add_row(p.name, *(_said(time, p.seeds) for time in p.time_to.values()))
+        table.add_row(p.name, *(_said(p.time_to[target], p.seeds) for target in targets))
     return table
 
 
