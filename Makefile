@@ -6,7 +6,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -
 SETUP  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports bench bench-peers clean
+.PHONY: help demo test check lint types imports soak bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -44,6 +44,9 @@ imports: $(VENV)/dev
 	@$(BIN)/lint-imports
 
 check: lint types imports test  ## lint, types, import rules and all tests
+
+soak: $(VENV)/dev  ## the slow part of the robustness tests: memory over 5,000 rounds, 2,000 strange inputs
+	@$(BIN)/python tests/robustness/soak.py
 
 bench: $(VENV)/dev  ## speed, as ratios measured in one run
 	@$(BIN)/python -m benchmarks
