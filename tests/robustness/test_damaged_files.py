@@ -71,7 +71,7 @@ def test_whole_files_are_used(name: str, good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", USES)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(damage=damages())
 def test_damaged_files_are_refused_and_left_alone(
     name: str, good: Path, tmp_path_factory: pytest.TempPathFactory, damage: Callable[[bytes], bytes]
