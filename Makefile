@@ -32,7 +32,7 @@ demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy; ends with
 	@$(BIN)/pausefl demo
 
 test: $(VENV)/dev  ## all tests
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

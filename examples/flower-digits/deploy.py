@@ -10,6 +10,7 @@ Everything is kept in one folder (``--folder``, default ``deployment``); the led
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "OMP_NUM_THREADS": "1",
 }
 
@@ -44,24 +46,41 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def descendants(root: int, name: str = "") -> list[int]:
+    """Return the pids below a process whose command contains ``name``, the oldest first."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    found, family = [], {root}
+    for pid, parent, command in sorted(rows, key=lambda row: int(row[0])):
+        if int(parent) in family:
+            family.add(int(pid))
+            if name in command:
+                found.append(int(pid))
+    return found
+
+
 class Deployment:
-    """Starts, kills, restarts and stops; every process it starts is in a group of its own and ends by its pid."""
+    """Starts, kills, restarts and stops; everything it starts ends by its pid.
+
+    With ``simulation`` there are no SuperNodes: the SuperLink itself plays them (Ray).
+    """
 
     def __init__(
         self, folder: Path, nodes: int = 3, *, tls: bool = False, owner: Path = HERE / "owner.toml",
-        delays: Iterable[float] = (0.0, 0.5, 1.5),
+        delays: Iterable[float] = (0.0, 0.5, 1.5), simulation: bool = False,
     ) -> None:  # fmt: skip
+        self._simulation = simulation
         self.folder, self.nodes, self.tls = folder.absolute(), nodes, tls
         self.home = self.folder / "flwr"
         self.env = environment(self.home)
+        if simulation:
+            self.env["PAUSEFL_OWNER"] = str(self.owner_folder(0) / "owner.toml")
         self.address = f"127.0.0.1:{free_port()}"
         self._delays = dict(enumerate(delays))
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.home.mkdir(parents=True, exist_ok=True)
-        for node in range(nodes):
-            self.owner_folder(node).mkdir(exist_ok=True)
-            if not (self.owner_folder(node) / "owner.toml").exists():
-                shutil.copy(owner, self.owner_folder(node) / "owner.toml")
+        for node in range(1 if simulation else nodes):  # simulated clients share one file and one ledger
+            self.add_owner(node, owner)
         if tls:
             self._make_keys()
         trust = f'root-certificates = "{self.folder / "ca.crt"}"' if tls else "insecure = true"
@@ -72,6 +91,12 @@ class Deployment:
     def owner_folder(self, node: int) -> Path:
         """Return where a client's own files are: owner.toml, ledger.db."""
         return self.folder / f"client-{node}"
+
+    def add_owner(self, node: int, owner: Path) -> None:
+        """Give a client its folder and its owner's file, unless it has one."""
+        self.owner_folder(node).mkdir(exist_ok=True)
+        if not (self.owner_folder(node) / "owner.toml").exists():
+            shutil.copy(owner, self.owner_folder(node) / "owner.toml")
 
     def __enter__(self) -> Deployment:
         try:
@@ -87,7 +112,7 @@ class Deployment:
     def start(self) -> None:
         """Start the SuperLink and all SuperNodes."""
         self.start_link()
-        for node in range(self.nodes):
+        for node in range(0 if self._simulation else self.nodes):
             self.start_node(node)
 
     def start_link(self) -> None:
@@ -95,7 +120,8 @@ class Deployment:
         host, _, port = self.address.partition(":")
         secure = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key"]
         trust = [*secure, "--enable-supernode-auth"] if self.tls else ["--insecure"]
-        self._start("superlink", "flower-superlink", *trust, "--host", host, "--port", port)
+        engine = ["--simulation"] if self._simulation else []
+        self._start("superlink", "flower-superlink", *engine, *trust, "--host", host, "--port", port)
         self._wait_for(int(port))
         if self.tls:
             for node in range(self.nodes):
@@ -116,14 +142,22 @@ class Deployment:
         self._start(f"supernode-{node}", "flower-supernode", *trust, *common)
 
     def kill(self, name: str, how: int = signal.SIGKILL) -> None:
-        """End one of our processes with all its children."""
+        """End one of our processes, and then what it leaves behind: Flower's helpers are in sessions of their own."""
         process = self._running.pop(name)
-        for number in (how, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-                process.wait(timeout=15)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+        left = descendants(process.pid)
+        process.send_signal(how)
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def server_app(self) -> int | None:
+        """Return the pid of the server app that runs now."""
+        return next(iter(descendants(self._running["superlink"].pid, "flwr-serverapp")), None)
 
     def stop(self) -> None:
         """End everything that was started here."""
@@ -144,6 +178,8 @@ class Deployment:
         """Send a run and stream what its server app says into a file; the process ends with the run."""
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
         words = ["run", str(app), "here", "--stream", *(["--run-config", pairs] if pairs else [])]
+        if self._simulation:
+            words += ["--federation-config", f"num-supernodes={self.nodes} client-resources-num-cpus=1"]
         with log.open("wb") as file:
             return subprocess.Popen(
                 [BIN / "flwr", *words], cwd=self.folder, env=self.env, stdout=file, stderr=subprocess.STDOUT
@@ -153,7 +189,7 @@ class Deployment:
         with (self.folder / f"{name}.log").open("ab") as file:
             self._running[name] = subprocess.Popen(
                 [BIN / command, *words], cwd=self.folder, env=self.env, stdout=file, stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for this script, which then ends them in order
             )  # fmt: skip
 
     def _wait_for(self, port: int, seconds: float = 60.0) -> None:

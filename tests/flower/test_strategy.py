@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -161,6 +161,30 @@ def test_a_silent_a_failing_and_a_lying_node_count_as_no_answer(clients, start, 
     cohort = strategy._selector.cohort
     assert cohort.rate[:3].tolist() == [0.0, 0.0, 0.0]
     assert cohort.picks.tolist() == [1] * 5
+
+
+def test_one_that_fell_silent_must_say_hello_before_it_is_asked_again(clients, start):
+    grid = grid_of(clients[:3])
+    honest, gone = grid.nodes[100], []
+
+    def unreachable(message: Message) -> Message:
+        if message.content.config_records["pausefl"]["hello"] and not gone:
+            return honest(message)
+        gone.append(message)
+        reply = Message(Error(code=5, reason="Node Unavailable"), reply_to=message)
+        reply.metadata.__dict__["_src_node_id"] = 1  # the SuperLink speaks for it
+        return reply
+
+    grid.nodes[100] = unreachable
+    everyone = pausefl.Selector({f"client-{n}": 1.0 for n in range(3)}, 3)
+    strategy = wrapped(inner(), everyone, fewer="smaller")
+    strategy.start(grid, start, num_rounds=2)
+    assert strategy.history[0].refused == {"client-0": "no answer"}
+    assert strategy.history[1].members == ("client-1", "client-2")
+    assert [message.content.config_records["pausefl"]["hello"] for message in gone][:2] == [False, True]
+    grid.nodes[200] = honest  # restarted, under a new id
+    strategy.start(grid, start, num_rounds=1)
+    assert set(strategy.history[-1].seconds) == {"client-0", "client-1", "client-2"}
 
 
 def test_a_round_in_which_nobody_answers_keeps_the_model(clients, start):

@@ -41,13 +41,16 @@ def sizes(partitions: int) -> list[int]:
     return [len(range(partition, rest, partitions)) for partition in range(partitions)]
 
 
-def train(net: Net, x: Tensor, y: Tensor, epochs: int = 2, rate: float = 0.1) -> None:
+def train(net: Net, x: Tensor, y: Tensor, epochs: int = 2, rate: float = 0.1) -> float:
     optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    loss = torch.zeros(())
     for _ in range(epochs):
         for part in torch.split(torch.randperm(len(y)), 20):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(net(x[part]), y[part]).backward()  # type: ignore[no-untyped-call]
+            loss = nn.functional.cross_entropy(net(x[part]), y[part])
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+    return float(loss)
 
 
 def accuracy(net: Net, x: Tensor, y: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import MetricRecord
@@ -33,7 +33,8 @@ class Played:
 
     def plain(self) -> dict[str, Any]:
         """Return it ready for JSON."""
-        return {**asdict(self), "members": list(self.members)}
+        values = {name: dict(getattr(self, name)) for name in ("terms", "seconds", "refused", "spent")}
+        return {"round": self.round, "members": list(self.members), **values}
 
     def line(self) -> str:
         """Say it in one line."""

@@ -53,7 +53,9 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
         elif reply.has_error():
             errors.append(reply)
             refusal = Refusal.of(reply.error)
-            refused[client] = "failed" if refusal is None else refusal.why
+            # What the SuperLink says in a node's place is that it cannot be reached.
+            silent = reply.metadata.src_node_id != node
+            refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
             if refusal is not None and refusal.releases is not None:
                 releases[client] = refusal.releases
         elif not _fits(reply, model):

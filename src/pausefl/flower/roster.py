@@ -44,8 +44,9 @@ class Present:
 class Roster:
     """Finds the known clients among the nodes.
 
-    Every node is asked once, again if it fails.  With ``enough`` known clients there, the others are waited for only
-    a moment, and only the first time.  Of two nodes with one name the later counts: a SuperNode after a restart.
+    Every node is asked once, and again if it fails or falls silent.  With ``enough`` known clients there, the others
+    are waited for only a moment, and only the first time.  Of two nodes with one name the later counts: a SuperNode
+    after a restart.
     """
 
     def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
@@ -73,6 +74,11 @@ class Roster:
                 told, self._releases = self._releases, {}
                 return Present(here, {client: count for client, count in told.items() if client in here})
             grid.pause()
+
+    def doubt(self, clients: Iterable[ClientId]) -> None:
+        """Let these say hello again before they are candidates: they did not answer, and may be gone."""
+        doubted = set(clients) if self._names == "hello" else set()
+        self._known = {node: client for node, client in self._known.items() if client not in doubted}
 
     def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int]) -> None:
         fresh = [n for n in nodes if n not in self._known and self._failures.get(n, 0) < _TRIES]

@@ -148,6 +148,8 @@ class PauseStrategy(Strategy):
         self._selector.observe(seconds, updates)
         self._selector.report(outcome.releases)
         self._exhausted |= outcome.exhausted()
+        if self._roster is not None:
+            self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
         self._exchange = None
         self._note(chosen, seconds, outcome)
         weigh(self._inner, outcome.sound, chosen.weights)
