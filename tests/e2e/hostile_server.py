@@ -57,11 +57,9 @@ def main(grid: Grid, context: Context) -> None:
         ("replay", asked(node, model, run="h", round=1, epsilon=1e9, clip=1e9)),
         ("other content", asked(node, other, run="h", round=1)),
         ("evaluate", asked(node, model, "evaluate")),
-        ("query", asked(node, model, "query")),
         ("no name", asked(node, model)),
         ("new run", asked(node, model, run="h2", round=1)),
         ("new round", asked(node, model, run="h", round=2)),
-        ("new action", asked(node, model, run="h3", round=1)),
     ]
     told = []
     for batch in (first, more):

@@ -206,6 +206,23 @@ def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_lef
     assert len(result.train_metrics_clientapp) == len(strategy.history) < 50
 
 
+def test_a_client_at_the_end_of_the_servers_schedule_is_no_candidate(clients, start):
+    """The inner strategy wants two: one solvent node is too few, and nobody waits for a second."""
+    for client in clients[1:]:
+        for number in range(4):
+            client.ask(run="earlier", round=number + 1)
+    with pytest.raises(NotEnoughClientsError, match=r"candidates are 1 \(5 there, 4 without budget\)"):
+        wrapped(fewer="smaller").start(grid_of(clients), start)
+
+
+def test_a_second_start_is_no_repetition_of_the_first(clients, start):
+    strategy = wrapped(chooser=selector(per_round=5), inside=inner())
+    for _ in range(2):
+        strategy.start(grid_of(clients), start, num_rounds=1)
+    assert [client.charges for client in clients] == [2] * 5
+    assert [played.round for played in strategy.history] == [1, 1]
+
+
 def test_the_clients_count_corrects_the_servers(clients, start, tools):
     for number in range(3):
         clients[0].ask(run="earlier", round=number + 1)

@@ -151,7 +151,7 @@ class PauseStrategy(Strategy):
         if self._roster is not None:
             self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
         self._exchange = None
-        self._note(chosen, seconds, outcome)
+        self._note(server_round, chosen, seconds, outcome)
         weigh(self._inner, outcome.sound, chosen.weights)
         arrays, metrics = self._inner.aggregate_train(server_round, [*outcome.sound.values(), *outcome.errors])
         return arrays, MetricRecord({**(metrics or {}), **self._history[-1].metrics()})
@@ -197,9 +197,7 @@ class PauseStrategy(Strategy):
 
     def solvent(self) -> bool:
         """Whether any client may have budget left, for all that is known here."""
-        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
-        spent = [] if limit is None else [cohort.ids[row] for row in np.flatnonzero(cohort.releases >= limit).tolist()]
-        return len(self._exhausted.union(spent)) < len(cohort)
+        return len(self._broke()) < len(self._selector.cohort)
 
     def save(self, progress: Progress) -> None:
         """Write the checkpoint, if there is to be one."""
@@ -212,7 +210,8 @@ class PauseStrategy(Strategy):
 
     def _begin(self, grid: Grid, initial: ArrayRecord) -> Progress:
         progress = Progress(0, initial, Result(arrays=initial))
-        self._run = f"flwr-{grid.run.run_id}" if self._path is None else uuid4().hex
+        # Not Flower's id alone: a second start in one run is not a repetition of the first.
+        self._run = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}"
         if self._path is not None and self._path.exists():
             found = Checkpoint.read(self._path)
             shapes = {name: tuple(tensor.shape) for name, tensor in found.model.items()}
@@ -236,19 +235,26 @@ class PauseStrategy(Strategy):
         found = self._roster.present(grid, self._selector.per_round, self._wait)
         self._here = dict(found.nodes)
         self._selector.report(found.releases)
-        ready = [client for client in self._here if client not in self._exhausted]
+        broke = self._broke()
+        ready = [client for client in self._here if client not in broke]
         if len(ready) < least:
             raise NotEnoughClientsError(
-                f"candidates are {len(ready)} ({len(self._here)} there, {len(self._exhausted)} without budget), but "
+                f"candidates are {len(ready)} ({len(self._here)} there, {len(broke)} without budget), but "
                 f"round {number} needs {least}; start more nodes, wait longer, or pass fewer='smaller'"
             )
         return ready
 
-    def _note(self, chosen: Selection, seconds: Mapping[ClientId, Seconds], outcome: Outcome) -> None:
+    def _broke(self) -> set[ClientId]:
+        """Return who has no budget left: by their own word, or by their count of releases."""
+        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
+        rows = [] if limit is None else np.flatnonzero(cohort.releases >= limit).tolist()
+        return self._exhausted.union(cohort.ids[row] for row in rows)
+
+    def _note(self, number: int, chosen: Selection, seconds: Mapping[ClientId, Seconds], outcome: Outcome) -> None:
         cohort = self._selector.cohort
         spent = self._selector.spent()
         played = Played(
-            chosen.round,
+            number,
             chosen.members,
             {name: value if is_finite(value) else None for name, value in chosen.terms.items()},
             {str(client): taken for client, taken in seconds.items()},
