@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -373,6 +374,54 @@ def test_the_same_message_in_many_threads_is_charged_once(client):
     assert client.charges == 2
 
 
+def test_the_same_message_in_many_processes_is_charged_once(client, tools):
+    """Four processes with one message, let off together: one charge, and never two different replies."""
+    client.ask(round=9)
+    script = client.folder / "child.py"
+    script.write_text(CHILD)
+    children = [
+        subprocess.Popen(
+            [sys.executable, script, client.folder, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for n in range(4)
+    ]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    told = [child.communicate("go\n", timeout=120)[0].split() for child in children]
+    replies = {words[1] for words in told if words[0] == "released"}
+    assert len(replies) == 1
+    assert {words[1] for words in told if words[0] == "refused"} <= {"repeated"}
+    assert client.charges == 2
+
+
+CHILD = """
+import sys
+from hashlib import sha256
+from pathlib import Path
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from pausefl.flower import PrivateUpdate
+from pausefl.flower.protocol import Refusal
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+folder = Path(sys.argv[1])
+model = ArrayRecord({"w": Array(np.ones(50, dtype=np.float32))})
+asked = Message(RecordDict({"arrays": model, "pausefl": ConfigRecord({"run": "run", "round": 1})}), 5, "train")
+asked.metadata.__dict__["_message_id"] = "m" + sys.argv[2]
+config = {"partition-id": 0, "pausefl-owner": str(folder / "owner.toml")}
+context = Context(1, 5, config, RecordDict(), {})
+def app(msg, context):
+    return Message(RecordDict({"arrays": msg.content["arrays"], "metrics": MetricRecord({})}), reply_to=msg)
+print("ready", flush=True)
+sys.stdin.readline()
+reply = PrivateUpdate()(asked, context, app)
+if reply.has_error():
+    print("refused", Refusal.of(reply.error).why)
+else:
+    print("released", sha256(reply.content["arrays"]["w"].numpy().tobytes()).hexdigest())
+"""
+
+
 def test_tensors_that_stay_local_come_back_as_they_were_sent(client, tools):
     client.write(tools.OWNER.replace("l2 = 1.0", 'l2 = 1.0\nbatch_norm = "keep-local"'))
     sent = {
@@ -413,8 +462,6 @@ def test_one_file_serves_a_whole_simulation(tmp_path, tools):
 
 
 def test_the_client_side_needs_neither_torch_nor_the_server_side():
-    import subprocess
-
     code = "import sys; from pausefl.flower import PrivateUpdate; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pausefl.flower.strategy", "ray"} & set(done.stdout.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -161,6 +161,39 @@ def test_a_silent_a_failing_and_a_lying_node_count_as_no_answer(clients, start, 
     cohort = strategy._selector.cohort
     assert cohort.rate[:3].tolist() == [0.0, 0.0, 0.0]
     assert cohort.picks.tolist() == [1] * 5
+
+
+@pytest.mark.parametrize("fault", ["nan", "no weight", "zero weight", "no array", "two records"])
+def test_one_bad_reply_does_not_spoil_the_round(clients, start, tools, fault):
+    """From a node that runs other code than it should."""
+    good = {name: array + 1 for name, array in tools.model().items()}
+    metrics = {"no weight": {"loss": 1.0}, "zero weight": {"num-examples": 0}}.get(fault, {"num-examples": 1})
+    if fault == "nan":
+        good["b"][0] = np.nan
+    arrays = tools.record(good)
+    if fault == "no array":
+        arrays["b"] = Array("float32", (3,), "numpy.ndarray", b"rubbish")
+
+    def answer(message: Message) -> Message:
+        content = RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)})
+        if fault == "two records":
+            content["more"] = arrays
+        return Message(content, reply_to=message)
+
+    grid = MemoryGrid({0: answer, 1: lambda m: tools.trained(m, None), 2: lambda m: tools.trained(m, None)})
+    strategy = wrapped(chooser=pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    result = strategy.start(grid, start, num_rounds=1)
+    assert strategy.history[0].refused == {"0": "unsound"}
+    assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 1)
+
+
+def test_owners_may_allow_different_metrics(clients, start, tools):
+    """Flower averages only equal sets of metrics; what not all of them have is left out."""
+    clients[0].write(tools.OWNER.replace('["num-examples"]', '["num-examples", "loss"]'))
+    clients[1].write(tools.OWNER.replace('["num-examples"]', "[]"))
+    result = wrapped(chooser=selector(per_round=5)).start(grid_of(clients), start, num_rounds=1)
+    assert "loss" not in result.train_metrics_clientapp[1]
+    assert result.train_metrics_clientapp[1]["pausefl-answered"] == 5
 
 
 def test_one_that_fell_silent_must_say_hello_before_it_is_asked_again(clients, start):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import Strategy
 
+from pausefl.errors import is_finite
 from pausefl.flower.grid import Exchange
-from pausefl.flower.protocol import WEIGHT, Note, Refusal
+from pausefl.flower.protocol import Note, Refusal
 from pausefl.types import ClientId, FloatArray, Seconds
 
 
@@ -38,8 +39,8 @@ class Outcome:
         }
 
 
-def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord) -> Outcome:
-    """Sort the replies; what does not have the model's tensors counts as no answer."""
+def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None) -> Outcome:
+    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer."""
     sound: dict[ClientId, Message] = {}
     errors: list[Message] = []
     reported: dict[ClientId, Seconds] = {}
@@ -58,7 +59,7 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
             refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
             if refusal is not None and refusal.releases is not None:
                 releases[client] = refusal.releases
-        elif not _fits(reply, model):
+        elif not _fits(reply, model, weight):
             refused[client] = "unsound"
         else:
             sound[client] = reply
@@ -71,20 +72,36 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
     return Outcome(sound, tuple(errors), measured, reported, releases, refused)
 
 
-def weigh(inner: Strategy, replies: Mapping[ClientId, Message], weights: Mapping[ClientId, float] | None) -> None:
-    """Write a policy's own aggregation weights over the clients', for policies that draw with replacement."""
-    if weights is not None:
-        key = getattr(inner, "weighted_by_key", WEIGHT)
-        for client, reply in replies.items():
-            next(iter(reply.content.metric_records.values()))[key] = float(weights[client])
+def settle(outcome: Outcome, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
+    """Make the replies ones that can be averaged.
+
+    Owners allow different metrics, and Flower refuses to average unlike ones: only those that all have stay.  A policy
+    that draws with replacement brings aggregation weights of its own.
+    """
+    records = {client: next(iter(r.content.metric_records.values())) for client, r in outcome.sound.items()}
+    common = set.intersection(*(set(record) for record in records.values())) if records else set()
+    for client, record in records.items():
+        for name in set(record) - common:
+            del record[name]
+        if weights is not None and weight is not None:
+            record[weight] = float(weights[client])
 
 
-def _fits(reply: Message, model: ArrayRecord) -> bool:
-    records = list(reply.content.array_records.values())
-    if len(records) != 1 or len(reply.content.metric_records) != 1:
+def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
+    arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
+    if len(arrays) != 1 or len(metrics) != 1 or set(arrays[0]) != set(model):
         return False
-    shapes = {name: tuple(array.shape) for name, array in records[0].items()}
-    return shapes == {name: tuple(array.shape) for name, array in model.items()}
+    value = 1.0 if weight is None else metrics[0].get(weight)
+    if not is_finite(value) or not cast(float, value) > 0.0:
+        return False
+    try:
+        tensors = {name: array.numpy() for name, array in arrays[0].items()}
+    except Exception:  # whatever bytes a client sent in place of an array
+        return False
+    return all(
+        tensors[name].shape == tuple(array.shape) and bool(np.isfinite(tensors[name]).all())
+        for name, array in model.items()
+    )
 
 
 def _flat(record: ArrayRecord) -> FloatArray:

@@ -32,7 +32,7 @@ from pausefl.flower.history import Played
 from pausefl.flower.inner import inner_state, least_evaluation, least_round, restore_inner
 from pausefl.flower.latency import Latency, check_latency, latencies
 from pausefl.flower.loop import Plan, Progress, play
-from pausefl.flower.outcome import Outcome, read_outcome, weigh
+from pausefl.flower.outcome import Outcome, read_outcome, settle
 from pausefl.flower.protocol import RECORD, Request
 from pausefl.flower.roster import Names, Roster
 from pausefl.flower.update import record_of
@@ -140,7 +140,8 @@ class PauseStrategy(Strategy):
         chosen, exchange = self._selector.pending, self._exchange
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start")
-        outcome = read_outcome(exchange, self._chosen, self._model)
+        weight = getattr(self._inner, "weighted_by_key", None)
+        outcome = read_outcome(exchange, self._chosen, self._model, weight)
         seconds = latencies(
             self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
         )
@@ -152,7 +153,7 @@ class PauseStrategy(Strategy):
             self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
         self._exchange = None
         self._note(server_round, chosen, seconds, outcome)
-        weigh(self._inner, outcome.sound, chosen.weights)
+        settle(outcome, weight, chosen.weights)
         arrays, metrics = self._inner.aggregate_train(server_round, [*outcome.sound.values(), *outcome.errors])
         return arrays, MetricRecord({**(metrics or {}), **self._history[-1].metrics()})
 
