@@ -176,6 +176,26 @@ def test_too_few_are_waited_for():
     assert clock.now == pytest.approx(130.0, abs=0.3)
 
 
+def test_a_smaller_round_is_waited_for_once_and_then_played_at_once():
+    clock = Clock()
+    grid, roster = timed({1: named("a")}, clock), Roster(["a", "b"], "hello", "run")
+    roster.present(grid, 2, 30.0, least=1)
+    assert clock.now == pytest.approx(130.0, abs=0.3)
+    roster.present(grid, 2, 30.0, least=1)
+    assert clock.now == pytest.approx(130.0, abs=0.4)
+    grid._grid.nodes[2] = after(clock, 5.0, named("b"))  # on its way: worth a moment
+    assert set(roster.present(grid, 2, 30.0, least=1).nodes) == {"a", "b"}
+    assert clock.now == pytest.approx(135.2, abs=0.4)
+
+
+def test_those_without_budget_do_not_count_as_enough():
+    clock = Clock()
+    grid = timed({1: named("a"), 2: named("b")}, clock)
+    roster = Roster(["a", "b"], "hello", "run")
+    assert set(roster.present(grid, 2, 30.0, without={"a"}).nodes) == {"a", "b"}
+    assert clock.now == pytest.approx(130.0, abs=0.3)
+
+
 def test_one_that_says_no_is_asked_a_few_times_and_then_left_alone():
     clock = Clock()
     grid = timed({1: lambda message: Message(Refusal("unready").error(), reply_to=message), 2: named("b")}, clock)

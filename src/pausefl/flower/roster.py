@@ -6,7 +6,7 @@ verified of a SuperNode with key authentication; ``node`` takes the id itself, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from logging import INFO, WARNING
@@ -59,17 +59,32 @@ class Roster:
         self._failures: dict[int, int] = {}
         self._first = True
 
-    def present(self, grid: TimedGrid, enough: int, wait: Seconds) -> Present:
-        """Return who is there, waiting at most ``wait`` seconds for ``enough`` of them."""
+    def present(
+        self,
+        grid: TimedGrid,
+        enough: int,
+        wait: Seconds,
+        *,
+        least: int | None = None,
+        without: Collection[ClientId] = (),
+    ) -> Present:
+        """Return who is there, waiting at most ``wait`` seconds for ``enough`` of them, not counting those ``without``.
+
+        After the first time ``least`` of them will do, and the others are given a moment only if they are on their way.
+        """
         start, tried = grid.now(), set[int]()
         while True:
             nodes = {node.node_id: node for node in grid.get_nodes()}
             self._meet(grid, nodes, tried)
             here = {client: node for node, client in self._known.items() if node in nodes}
-            open_ = nodes.keys() & set(self._asked.values())
+            found = sum(client not in without for client in here)
             waited = grid.now() - start
-            patient = self._first and open_ and waited < min(_GRACE, wait)
-            if (len(here) >= enough and not patient) or waited >= wait:
+            coming = not nodes.keys().isdisjoint(self._asked.values()) and waited < min(_GRACE, wait)
+            if self._first:
+                done = found >= enough and not coming
+            else:
+                done = found >= enough or (found >= (enough if least is None else least) and not coming)
+            if done or waited >= wait:
                 self._first = False
                 told, self._releases = self._releases, {}
                 return Present(here, {client: count for client, count in told.items() if client in here})

@@ -233,7 +233,8 @@ class PauseStrategy(Strategy):
         if self._roster is None:
             return []
         least = self._selector.per_round if self._fewer == "error" else self._least
-        found = self._roster.present(grid, self._selector.per_round, self._wait)
+        want = self._selector.per_round
+        found = self._roster.present(grid, want, self._wait, least=least, without=self._broke())
         self._here = dict(found.nodes)
         self._selector.report(found.releases)
         broke = self._broke()
