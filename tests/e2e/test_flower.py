@@ -247,7 +247,7 @@ def test_6_two_runs_continue_one_ledger(deployment: Any) -> None:
     states = [deployment.folder / "one.state", deployment.folder / "two.state"]
     before = counts(deployment)
     for state in states[sum(before) > 0 :]:  # the first test's run counts as one, if it was played
-        with Run(deployment, state.stem, rounds=1, checkpoint=str(state)) as run:
+        with Run(deployment, state.stem, **{"rounds": 1, "per-round": 3, "checkpoint": str(state)}) as run:
             said = run.end()
         assert Checkpoint.read(state).round == 1, said
     runs = {charge.release.partition("/")[0] for node in range(3) for charge in charges(deployment, node)}
@@ -257,5 +257,6 @@ def test_6_two_runs_continue_one_ledger(deployment: Any) -> None:
         rows = charges(deployment, node)
         assert [row.play for row in rows] == list(range(1, len(rows) + 1))
         assert [row.epsilon for row in rows] == [HORIZON.epsilon(row.play) for row in rows]
-        told = last.selector[1]["releases"][node]
-        assert told == len(rows)  # and the second run's server knows of the first run's releases
+        assert last.selector[1]["releases"][node] == len(
+            rows
+        )  # and the second run's server knows of the first run's releases

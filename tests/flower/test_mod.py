@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from pausefl.flower import PrivateUpdate
 from pausefl.flower.protocol import Note, Refusal
-from pausefl.privacy import FixedHorizon, SqliteLedger
+from pausefl.privacy import FixedHorizon, SqliteLedger, noise
 
 LAPLACE = '[mechanism]\nkind = "laplace"\nunit = "coordinate"\nwidth = 0.5\n'
 
@@ -338,11 +338,13 @@ def test_a_fault_at_home_refuses_everything(client, tools, fault):
     assert len(client.seen) == asked
 
 
-@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root writes everywhere")
-def test_a_read_only_ledger_refuses(client):
-    client.ask()
-    (client.folder / "ledger.db").chmod(0o400)
-    assert why(client.ask(round=2)) == "unready"
+def test_a_noise_source_that_is_not_installed_costs_nothing(client, tools, monkeypatch):
+    client.write(with_mechanism(tools, LAPLACE))
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    for cached in (noise._opendp, noise._laplace):
+        cached.cache_clear()
+    assert why(client.ask()) == "unready"
+    assert client.charges == len(client.seen) == 0
 
 
 def test_a_full_disk_releases_nothing(client, monkeypatch):

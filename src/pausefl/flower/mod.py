@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from logging import ERROR, WARNING
 
+import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.supercore import log
 
@@ -115,6 +116,8 @@ class _Client:
             raise Refused("bad-request", str(error)) from error
         release, asked = _release(request, msg), digest(model)
         try:
+            # On zeros: a noise source that cannot be used shows before it costs any budget.
+            mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
             charge = self._ledger.reserve(owner.name, release, owner.schedule, mechanism=mechanism, noise=noise)
         except AlreadyReservedError as error:
             kept = self._store.load(owner.name, release, asked)
