@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -20,8 +21,6 @@ import pytest
 import pausefl
 from pausefl.flower import Checkpoint
 from pausefl.privacy import FixedHorizon, SqliteLedger
-
-pytestmark = pytest.mark.xdist_group("deployment")
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower-digits"
@@ -62,8 +61,17 @@ def owner_file(path: Path, budget: float, releases: int) -> Path:
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever distributes the tests: never two deployments at a time, they would starve each other."""
+    shared = tmp_path_factory.getbasetemp()
+    with (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared).joinpath("flower.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def deployment(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One SuperLink and three SuperNodes, the first of them slow; plaintext."""
     folder = tmp_path_factory.mktemp("deployment")
     script = load_script()
