@@ -18,7 +18,7 @@ from pausefl.learn.training import ClientData, LocalPlan, Memory
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 
-_BLOCK = 500
+_BLOCK = 2500
 
 
 class DenseLearner:
@@ -100,7 +100,7 @@ class DenseLearner:
         self._aside.shutdown(cancel_futures=True)
 
     def _outputs(self, model: Vector, images: torch.Tensor) -> torch.Tensor:
-        """Return the outputs for many images, in blocks whose hidden layers stay in the cache."""
+        """Return the outputs for many images, in blocks: larger ones leave the cache, smaller ones fight for the lock."""
         parameters = torch.from_numpy(model).to(self._device)
         return torch.cat([logits(self._shape, parameters, block) for block in torch.split(images, _BLOCK)])
 
