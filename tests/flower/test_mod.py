@@ -115,7 +115,7 @@ def test_without_a_kept_reply_a_repeated_message_is_refused(client, tools):
 
 def test_a_damaged_reply_is_not_sent(client):
     client.ask()
-    [kept] = (client.folder / "ledger.db-replies").iterdir()
+    [kept] = (client.folder / "ledger.db-replies").glob("*.reply")
     kept.write_bytes(kept.read_bytes()[:-1] + b"x")
     assert why(client.ask()) == "repeated"
 
@@ -123,7 +123,7 @@ def test_a_damaged_reply_is_not_sent(client):
 def test_only_the_last_replies_are_kept(client):
     for number in (1, 2, 3):
         client.ask(round=number)
-    assert len(list((client.folder / "ledger.db-replies").iterdir())) == 2
+    assert len(list((client.folder / "ledger.db-replies").glob("*.reply"))) == 2
     assert why(client.ask(round=1)) == "repeated"
     assert not client.ask(round=2).has_error()
     assert client.charges == 3
@@ -253,7 +253,9 @@ BROKEN = ("other name", "missing", "shape", "type", "nan", "infinity", "two reco
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_an_app_that_returns_anything_else_releases_nothing(client, tools, name):
+def test_an_app_that_fails_is_answered_like_any_other(client, tools, name):
+    """Whether training fails may depend on the data: a refusal would be a bit of it without noise."""
+    usual = tools.Client(client.folder, app=None).ask(round=7)
     client.app = returning(
         tools,
         {
@@ -270,10 +272,97 @@ def test_an_app_that_returns_anything_else_releases_nothing(client, tools, name)
         }[name],
     )
     reply = client.ask()
-    assert why(reply) == "failed"
     assert "SECRET" not in repr(reply)
-    assert client.charges == 1  # the refusal may tell of the data, so it is not free
-    assert why(client.ask()) == "repeated"
+    assert set(reply.content) == set(usual.content)
+    assert set(reply.content["metrics"]) == set(usual.content["metrics"])
+    for one, two in zip(reply.content["arrays"].values(), usual.content["arrays"].values(), strict=True):
+        assert (one.dtype, one.shape) == (two.dtype, two.shape)
+        assert not np.array_equal(one.numpy(), two.numpy())
+    assert client.charges == 2
+    again = client.ask()
+    assert np.array_equal(again.content["arrays"]["w"].numpy(), reply.content["arrays"]["w"].numpy())
+    assert client.charges == 2
+
+
+def test_a_failed_training_is_an_unchanged_model_and_its_noise(client, tools):
+    client.write(with_mechanism(tools, '[mechanism]\nkind = "gaussian"\nl2 = 1e-7\ndelta = 1e-5\n'))
+    client.app = returning(tools, changed(tools, b=np.full(3, np.nan, dtype=np.float32)))
+    sent, got = tools.model(), client.ask().content["arrays"]
+    assert all(np.allclose(got[name].numpy(), sent[name], atol=1e-5) for name in sent)
+
+
+def test_another_precision_is_welcome(client, tools):
+    """Some server strategies turn a model into doubles, and apps answer in singles."""
+    model = {name: array.astype(np.float64) for name, array in tools.model().items()}
+
+    def app(msg: Message, context: Context) -> Message:
+        single = {n: (a.numpy() + 1).astype(np.float32) for n, a in msg.content["arrays"].items()}
+        return Message(RecordDict({"arrays": tools.record(single)}), reply_to=msg)
+
+    client.app = app
+    reply = client.ask(arrays=model)
+    assert reply.content["arrays"]["w"].numpy().dtype == np.float64
+    moved = np.concatenate([reply.content["arrays"][n].numpy().ravel() - model[n].ravel() for n in model])
+    assert np.linalg.norm(moved) > 0.5
+
+
+def test_an_old_copy_of_the_ledger_is_refused(client):
+    client.ask(round=1)
+    copy = (client.folder / "ledger.db").read_bytes()
+    client.ask(round=2)
+    (client.folder / "ledger.db").write_bytes(copy)
+    assert why(client.ask(round=2)) == "unready"
+    assert why(client.ask(round=3)) == "unready"
+
+
+def test_a_lost_ledger_is_missed_also_where_no_replies_are_kept(client, tools):
+    client.write(tools.OWNER + "keep = 0\n")
+    client.ask(round=1)
+    (client.folder / "ledger.db").unlink()
+    assert why(client.ask(round=2)) == "unready"
+
+
+def test_the_same_data_under_another_name_is_refused(client, tools):
+    client.write(tools.OWNER.replace("client-{partition-id}", "clinic"))
+    assert client.ask(round=1).has_content()
+    client.write(tools.OWNER.replace("client-{partition-id}", "clinic-2"))
+    assert why(client.ask(round=2)) == "unready"
+
+
+def test_a_folder_for_replies_that_cannot_be_used_costs_nothing(client):
+    (client.folder / "ledger.db-replies").write_text("in the way")
+    assert why(client.ask()) == "unready"
+    assert client.charges == 0
+
+
+def test_a_repeated_reply_tells_the_newest_count_and_follows_todays_list(client, tools):
+    first = client.ask(run="a")
+    client.ask(run="b")
+    client.write(tools.OWNER.replace('"num-examples"', ""))
+    again = client.ask(run="a")
+    assert first.content["metrics"]["num-examples"] == 17
+    assert again.content["metrics"]["num-examples"] == 1
+    assert again.content["pausefl"]["releases"] == 2
+    assert np.array_equal(again.content["arrays"]["w"].numpy(), first.content["arrays"]["w"].numpy())
+
+
+@pytest.mark.parametrize("key", ["metrics", "pausefl"])
+def test_arrays_under_a_name_of_ours_cost_nothing(client, tools, key):
+    message = tools.request()
+    arrays = message.content["arrays"]
+    del message.content["arrays"]
+    if key == "pausefl":
+        del message.content["pausefl"]
+    message.content[key] = arrays
+    assert why(client.answer(message)) == "bad-request"
+    assert client.charges == 0
+
+
+def test_replies_are_for_their_owner_only(client):
+    client.ask()
+    folder = client.folder / "ledger.db-replies"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
 
 
 @pytest.mark.parametrize("error", [ValueError("SECRET 42"), SystemExit("SECRET 42"), MemoryError("SECRET 42")])
@@ -283,7 +372,7 @@ def test_the_text_of_an_exception_stays_at_home(client, error):
 
     client.app = app
     reply = client.ask()
-    assert why(reply) == "failed"
+    assert set(reply.content) == {"arrays", "metrics", "pausefl"}
     assert "SECRET" not in repr(reply)
 
 

@@ -27,8 +27,8 @@ from pausefl.errors import (
 from pausefl.flower.owner import Owner, find_owner, read_owner
 from pausefl.flower.protocol import RECORD, SECONDS, WEIGHT, Note, Refused, Request
 from pausefl.flower.replies import Reply, ReplyStore
-from pausefl.flower.update import arrays_in, check_model, digest, record_of, released
-from pausefl.privacy import Charge, Layers, Mechanism, SecureNoise, SqliteLedger
+from pausefl.flower.update import arrays_in, check_model, difference, digest, no_difference, record_of, released
+from pausefl.privacy import Layers, Mechanism, SecureNoise, SqliteLedger
 from pausefl.privacy.layers import Tensor
 from pausefl.types import Epsilon
 
@@ -43,7 +43,9 @@ class PrivateUpdate:
 
     Law: a training request is charged in the ledger, durably, before the app sees it; a release name is charged once,
     and asked for again it gives the stored bytes or a refusal.  Arrays leave only through the mechanism, other
-    numbers only if the owner allows them by name, and of an error only its kind.  Whatever fails, nothing leaves.
+    numbers only if the owner allows them by name, and of an error only its kind.  Once the data was touched, every
+    answer is a release: a training that fails sends the noise of an unchanged model, because whether it fails may
+    depend on the data, and a refusal would tell that without noise.
     """
 
     __slots__ = ("_owner",)
@@ -58,7 +60,9 @@ class PrivateUpdate:
         except Refused as why:
             log(WARNING, "pausefl: %s", why)
             return Message(why.refusal.error(), reply_to=msg)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             # Flower would send the exception's text to the server, and it may quote the data.
             log(ERROR, "pausefl: nothing was sent", exc_info=error)
             return Message(Refused("failed", "").refusal.error(), reply_to=msg)
@@ -74,7 +78,7 @@ class PrivateUpdate:
         if kind != "train":
             if kind not in owner.messages:
                 raise Refused("not-allowed", f"the owner allows no {kind!r} messages")
-            numbers = _allowed(_asked(app, msg, context), owner)
+            numbers = {WEIGHT: 1, **_allowed(_asked(app, msg, context), owner)}
             return RecordDict({"metrics": MetricRecord(dict(numbers))})
         try:
             request = Request.of(msg)
@@ -96,6 +100,16 @@ class _Client:
         if self._store and not owner.ledger.exists():
             raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
         self._ledger = SqliteLedger(owner.ledger)
+        known, count = self._ledger.subjects(), self.releases()
+        if self._store.newest(owner.name) > count:
+            raise ConfigError(
+                f"ledger {owner.ledger} has {count} releases of {owner.name!r}, but replies tell of more; it is an old "
+                "copy: restore the newest"
+            )
+        if known and owner.name not in known and not owner.many:
+            raise ConfigError(
+                f"name is {owner.name!r}, but ledger {owner.ledger} belongs to {known[0]!r}; data keeps its name"
+            )
 
     def releases(self) -> int:
         """Return how many releases were charged in all."""
@@ -106,6 +120,7 @@ class _Client:
         owner, noise = self._owner, SecureNoise()
         try:
             key, model = arrays_in(msg.content)
+            require(key not in (RECORD, "metrics"), "array record", key, "another name", "call it 'arrays'")
             layers = Layers.of(model, batch_norm=owner.batch_norm)
             check_model(model, layers)
             mechanism = owner.stricter(request.clip)
@@ -115,6 +130,10 @@ class _Client:
             # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
             raise Refused("bad-request", str(error)) from error
         release, asked = _release(request, msg), digest(model)
+        try:
+            self._store.prepare()
+        except OSError as error:
+            raise Refused("unready", str(error)) from error
         try:
             # On zeros: a noise source that cannot be used shows before it costs any budget.
             mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
@@ -129,28 +148,37 @@ class _Client:
         except PauseError as error:
             raise Refused("unready", str(error)) from error
         start = time.monotonic()
-        answer = _asked(app, msg, context)
+        update, numbers = self._trained(msg, context, app, model, layers)
         seconds = time.monotonic() - start
         try:
-            _, trained = arrays_in(answer.content)
             epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
-            arrays = released(model, trained, layers, mechanism, epsilon, noise)
-            reply = self._reply(key, arrays, answer, charge, seconds)
+            arrays = released(model, update, layers, mechanism, epsilon, noise)
+            # Two digits, so that the number itself does not tell more of the data than the time that the server sees.
+            told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in owner.allow else None
+            reply = Reply(key, arrays, numbers, charge.play, told)
             self._store.store(owner.name, release, asked, reply)
-        except Exception as error:
+        except Exception as error:  # a full disk, say: nothing that depends on the data
             raise Refused("failed", str(error), charge.play) from error
         return self._content(reply)
 
-    def _reply(self, key: str, arrays: dict[str, Tensor], answer: Message, charge: Charge, seconds: float) -> Reply:
-        numbers = {WEIGHT: 1, **_allowed(answer, self._owner)}
-        require(numbers[WEIGHT] > 0, WEIGHT, numbers[WEIGHT], "above 0", "count the examples")
-        # Two digits: the server measures as much by itself, and more would tell of the data.
-        told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in self._owner.allow else None
-        return Reply(key, arrays, numbers, charge.play, told)
+    def _trained(
+        self, msg: Message, context: Context, app: App, model: dict[str, Tensor], layers: Layers
+    ) -> tuple[dict[str, Tensor], dict[str, int | float]]:
+        """Return what training changed, and its allowed numbers; no change at all if it failed, whatever happened."""
+        try:
+            answer = _asked(app, msg, context)
+            update = difference(model, arrays_in(answer.content)[1], layers)
+            numbers: dict[str, int | float] = {WEIGHT: 1, **_allowed(answer, self._owner)}
+            require(numbers[WEIGHT] > 0, WEIGHT, numbers[WEIGHT], "above 0", "count the examples")
+        except Exception as error:
+            log(ERROR, "pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
+            return no_difference(model, layers), {WEIGHT: 1}
+        return update, numbers
 
     def _content(self, reply: Reply) -> RecordDict:
-        note = Note(self._owner.name, reply.releases, reply.seconds)
-        metrics = MetricRecord(dict(reply.metrics))
+        note = Note(self._owner.name, self.releases(), reply.seconds if SECONDS in self._owner.allow else None)
+        allowed = {name: v for name, v in reply.metrics.items() if name in self._owner.allow}
+        metrics = MetricRecord({WEIGHT: 1, **allowed})
         return RecordDict({reply.key: record_of(reply.arrays), "metrics": metrics, RECORD: note.record()})
 
 
@@ -161,7 +189,9 @@ def _asked(app: App, msg: Message, context: Context) -> Message:
         del copy.content[RECORD]
     try:
         answer = app(copy, context)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         log(ERROR, "pausefl: the app failed; its error stays here", exc_info=error)
         raise Refused("failed", "the app raised an exception") from error
     if not isinstance(answer, Message) or not answer.has_content():

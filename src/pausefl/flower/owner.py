@@ -44,6 +44,8 @@ class Owner:
     allow: frozenset[str] = frozenset()
     messages: frozenset[str] = frozenset()
     keep: int = 2
+    many: bool = False
+    """Whether the name has a place for the node's number, so that one ledger may hold several subjects."""
 
     def stricter(self, clip: float | None) -> Mechanism:
         """Return the mechanism, with the server's clip where that is the smaller one."""
@@ -99,6 +101,7 @@ def _owner(content: Mapping[str, Any], folder: Path, node_config: Mapping[str, A
         _listed(replies, "allow", None),
         _listed(replies, "messages", _KINDS),
         keep,
+        "{" in _text(content, "name"),
     )
 
 

@@ -26,7 +26,7 @@ _SENTENCES: Mapping[Why, str] = {
     "not-allowed": "the data owner does not allow messages of this kind",
     "bad-request": "this request cannot be served",
     "repeated": "this release was charged before, and the reply to this request is not kept",
-    "failed": "training gave nothing that may leave; the client's log says why",
+    "failed": "the client could not keep its reply, so it sends none; its log says why",
     "unready": "the owner's file or ledger cannot be used; the client's log says why",
 }
 _PATTERN = re.compile(r"pausefl refuses \(([a-z-]+)\): [^\n]*?(?: \[releases: (\d{1,15})\])?")

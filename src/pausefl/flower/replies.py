@@ -13,7 +13,7 @@ from pausefl.errors import StateFileError
 from pausefl.privacy.layers import Tensor
 from pausefl.statefile import read_state, write_state
 
-_KIND = "reply"
+_KIND, _MARK = "reply", "in-use"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,14 +40,23 @@ class ReplyStore:
         self._folder, self._keep = folder, keep
 
     def __bool__(self) -> bool:
-        """Whether any reply is kept."""
-        return self._folder.is_dir() and any(self._folder.glob("*.reply"))
+        """Whether anything was ever released beside this folder."""
+        return (self._folder / _MARK).exists() or (self._folder.is_dir() and any(self._folder.glob("*.reply")))
+
+    def prepare(self) -> None:
+        """Make the folder, and leave a mark in it that outlives all replies: a ledger belongs to it."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder.chmod(0o700)
+        (self._folder / _MARK).touch(mode=0o600)
+
+    def newest(self, subject: str) -> int:
+        """Return the highest count of releases that a kept reply of this subject tells of."""
+        return max((int(path.name.split("-")[1]) for path in self._folder.glob(f"{_name(subject)}-*.reply")), default=0)
 
     def store(self, subject: str, release: str, request: str, reply: Reply) -> None:
         """Keep a reply durably, and forget the oldest beyond ``keep`` of this subject."""
         if not self._keep:
             return
-        self._folder.mkdir(mode=0o700, exist_ok=True)
         header = {
             "subject": subject, "release": release, "request": request, "key": reply.key,
             "metrics": dict(reply.metrics), "releases": reply.releases, "seconds": reply.seconds,
@@ -55,7 +64,9 @@ class ReplyStore:
         }  # fmt: skip
         # By number: a tensor's name may be anything.
         arrays = {str(place): tensor for place, tensor in enumerate(reply.arrays.values())}
-        write_state(self._path(subject, release, reply.releases), _KIND, header, arrays)
+        path = self._path(subject, release, reply.releases)
+        write_state(path, _KIND, header, arrays)
+        path.chmod(0o600)
         kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
         for old in kept[: -self._keep]:
             old.unlink(missing_ok=True)

@@ -44,22 +44,34 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
             raise InvalidValueError(f"{name!r} holds NaN or infinity, but must be finite; send a sound model")
 
 
-def released(
-    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers,
-    mechanism: Mechanism, epsilon: Epsilon, noise: Noise,
-) -> dict[str, Tensor]:  # fmt: skip
-    """Return model + noised (trained - model); tensors that stay local come back as the server sent them."""
+def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+    """Return trained - model, of the tensors that leave; refuse whatever cannot be released."""
     strange = sorted(set(trained) ^ set(model))
     require(not strange, "tensors", strange, "those of the model", "return every tensor, and no other")
     update = {}
     for name in layers.released():
         new, old = trained[name], model[name]
-        same = new.dtype == old.dtype and new.shape == old.shape
+        same = np.issubdtype(new.dtype, np.floating) and new.shape == old.shape
         found = f"{new.dtype} {new.shape}"
-        require(same, f"tensor {name!r}", found, f"{old.dtype} {old.shape}", "return it as it came")
+        require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it as it came")
         with np.errstate(over="ignore", invalid="ignore"):
             update[name] = new.astype(np.float64) - old.astype(np.float64)
-    noised = mechanism.release(update, epsilon, noise, layers=layers).update
+        finite = bool(np.isfinite(update[name]).all())
+        require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "training diverged")
+    return update
+
+
+def no_difference(model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+    """Return what a training that changed nothing would give."""
+    return {name: np.zeros(model[name].shape) for name in layers.released()}
+
+
+def released(
+    model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers,
+    mechanism: Mechanism, epsilon: Epsilon, noise: Noise,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return model + noised update; tensors that stay local come back as the server sent them."""
+    noised = mechanism.release(dict(update), epsilon, noise, layers=layers).update
     if not isinstance(noised, dict):
         raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
     sums = {name: model[name].astype(np.float64) + tensor for name, tensor in noised.items()}

@@ -100,7 +100,7 @@ class DenseLearner:
         self._aside.shutdown(cancel_futures=True)
 
     def _outputs(self, model: Vector, images: torch.Tensor) -> torch.Tensor:
-        """Return the outputs for many images, in blocks: larger ones leave the cache, smaller ones fight for the lock."""
+        """Return the outputs for many images, in blocks: larger leave the cache, smaller fight for the lock."""
         parameters = torch.from_numpy(model).to(self._device)
         return torch.cat([logits(self._shape, parameters, block) for block in torch.split(images, _BLOCK)])
 
