@@ -83,7 +83,9 @@ def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table
 def _empty(columns: Sequence[str]) -> Table:
     table = Table()
     for name in columns:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=name != "policy")
+        table.add_column(
+            name, justify="left" if name == "policy" else "right", no_wrap=name != "policy", overflow="fold"
+        )
     return table
 
 
