@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = ("selection", "complexity", "privacy", "training")
+PARTS = ("selection", "complexity", "privacy", "training", "flower")
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ def write_run(
         for n in range(1, ROUNDS + 1)
     ]  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / "summary.json").write_text(json.dumps({"guarantee": "epsilon per coordinate"}))
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
@@ -111,7 +112,7 @@ def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path)
     page = claims_page(gather(study), CLAIMS, "pausefl claims results")
     assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
     assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
-    assert "*Why:* PAUSE's rounds are shorter" in page
+    assert "*Known reason where it does not hold:* PAUSE's rounds are shorter" in page
     assert page.count("## ") == len(CLAIMS)
 
 
@@ -122,12 +123,57 @@ def test_intervals() -> None:
     assert estimate.above(-1.0) == "holds"
     assert estimate.above(1.0) == "undecided"
     assert estimate.below(-1.0) == "does not hold"
+    assert Estimate.of([1.0, 1.0]).above(1.0) == "does not hold"  # exactly equal is not more
     assert estimate.within(5.0) == "holds"
     assert estimate.within(3.0) == "undecided"
     assert Estimate.of([9.0, 9.1]).within(3.0) == "does not hold"
 
 
 def test_folders_without_studies_are_refused(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path, "holds no study"), (tmp_path / "none", "is no folder")):
+    for folder, words in ((tmp_path, "holds no finished study"), (tmp_path / "none", "is no folder")):
         with pytest.raises(ConfigError, match=words):
             gather(folder)
+
+
+def test_unfinished_runs_are_left_out_and_named(study: Path) -> None:
+    write_run(study / "small" / "pause" / "seed-3", "pause", 3, accuracy=0.0, latency=0.5, leakage=1.0)
+    (study / "small" / "pause" / "seed-3" / "summary.json").unlink()
+    evidence = gather(study)
+    assert sorted(evidence.runs["small"]["pause"]) == [0, 1, 2]
+    assert "left out: small/pause/seed-3" in claims_page(evidence, CLAIMS, "x")
+
+
+def test_runs_that_cannot_be_compared_are_refused(study: Path) -> None:
+    write_run(study / "small" / "more" / "seed-9", "pause", 9, accuracy=1.0, latency=0.5, leakage=1.0, budget=11.0)
+    with pytest.raises(ConfigError, match=r"budget = 11\.0, but"):
+        gather(study)
+
+
+def test_two_runs_of_one_seed_are_refused(study: Path) -> None:
+    write_run(study / "small" / "again" / "seed-0", "pause", 0, accuracy=1.0, latency=0.5, leakage=1.0)
+    with pytest.raises(ConfigError, match="two runs of pause with seed 0"):
+        gather(study)
+
+
+def test_a_study_is_no_folder_of_studies(study: Path) -> None:
+    with pytest.raises(ConfigError, match="is one study"):
+        gather(study / "small")
+
+
+def test_all_pairs_are_judged_at_one_time(tmp_path: Path) -> None:
+    """A seed that stopped early would be judged where the others are not yet."""
+    for seed in range(3):
+        for policy in ("pause", "random"):
+            place = tmp_path / "r" / "s" / policy / f"seed-{seed}"
+            write_run(place, policy, seed, accuracy=50, latency=0.5 + 0.1 * seed, leakage=1.0)
+    (claim,) = (c for c in CLAIMS if "random selection at equal latency" in c.text)
+    (finding,) = claim.judge(gather(tmp_path / "r"))
+    assert finding.figure.startswith("after 15 s: 0 ± 0 (3 seeds) points ahead")
+    assert finding.verdict == "does not hold"
+
+
+def test_cut_rows_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "r" / "regret").mkdir(parents=True)
+    (tmp_path / "r" / "regret" / "rows.csv").write_text("setting,seed,rounds\nx,0\n")
+    with pytest.raises(ConfigError, match="cut short"):
+        gather(tmp_path / "r")

@@ -33,3 +33,37 @@ def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     scope: dict = {}
     for block in blocks:
         exec(compile(block, name, "exec"), scope)
+
+
+def test_the_flower_lines_of_the_readme_are_the_examples_own() -> None:
+    """What the end-to-end tests run is what a reader copies."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+    app = ROOT / "examples" / "flower-digits" / "digits_app"
+    for word, name in (("PauseStrategy", "server.py"), ("PrivateUpdate", "client.py")):
+        [block] = [block for block in blocks if word in block]
+        said = {line.strip() for line in block.splitlines() if line.strip()}
+        lines = {line for line in said if not line.startswith("examples, per_round, options =")}
+        assert lines <= {line.strip() for line in (app / name).read_text().splitlines()}
+
+
+@pytest.mark.parametrize("name", ["docs/flower.md", "docs/data-owner.md", "examples/flower-digits/README.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_python_of_the_flower_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "flower.md").read_text(), re.S | re.M):
+        exec(compile(block, "docs/flower.md", "exec"), {})
+
+
+def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
+    from pausefl.flower.owner import read_owner
+
+    shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "data-owner.md").read_text(), re.S | re.M)
+    example = (ROOT / "examples" / "flower-digits" / "owner.toml").read_text()
+    for text in (*shown, example):
+        (tmp_path / "owner.toml").write_text(text)
+        assert read_owner(tmp_path / "owner.toml", {"partition-id": 0}).schedule.budget == 40.0

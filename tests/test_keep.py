@@ -34,3 +34,15 @@ def test_damaged_and_missing_runs_are_named(tmp_path: Path) -> None:
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(ConfigError, match="is damaged"):
         read_runs([tmp_path / "small"])
+
+
+def test_two_runs_for_one_place_are_refused_and_old_summaries_go(tmp_path: Path) -> None:
+    config = make_config({"run": {"rounds": 1}, "learning": {"enabled": False}})
+    for name in ("one", "two"):
+        run(config, tmp_path / name / "pause" / "seed-0")
+    with pytest.raises(ConfigError, match="would hold two of these runs"):
+        keep([tmp_path / "one", tmp_path / "two"], tmp_path / "small")
+    keep([tmp_path / "one"], tmp_path / "small")
+    (tmp_path / "one" / "pause" / "seed-0" / "summary.json").unlink()
+    (kept,) = keep([tmp_path / "one"], tmp_path / "small")
+    assert not (kept / "summary.json").exists()

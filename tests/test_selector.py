@@ -452,3 +452,24 @@ def test_links_and_modes_are_kept(tmp_path: Path) -> None:
     assert len(Selector.load(real).cohort) == 4
     with pytest.raises(StateFileError, match="folder must exist"):
         Selector(np.ones(3), 1).save(tmp_path / "nowhere" / "x")
+
+
+def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path) -> None:
+    sel = Selector({"a": 1, "b": 1, "c": 1}, 1, schedule=FixedHorizon(8.0, 4), alpha=0.0)
+    sel.report({"a": 4, "b": 2})
+    assert sel.spent().tolist() == pytest.approx([8.0, 4.0, 0.0])
+    assert sel.cohort.picks.tolist() == [0, 0, 0]
+    assert sel.problem().terms().privacy.tolist() == pytest.approx([0.0, 0.5, 1.0], abs=1e-6)
+    sel.save(tmp_path / "state")
+    back = Selector.load(tmp_path / "state")
+    assert back.cohort.releases.tolist() == [4, 2, 0]
+    for _ in range(6):
+        back.select()
+        back.observe({})
+    assert back.cohort.picks.tolist() == [0, 2, 4]  # the first one's budget is gone, though it was never picked here
+    with pytest.raises(NotEnoughClientsError):
+        back.select()
+    with pytest.raises(InvalidValueError):
+        back.report({"b": -1})
+    with pytest.raises(UnknownClientError):
+        back.report({"d": 1})

@@ -15,6 +15,7 @@ from pausefl.errors import ConfigError
 from pausefl.report.frames import by_name, read_run, read_runs
 from pausefl.report.html import write_report
 from pausefl.studies.config import Config, load_config, make_config
+from pausefl.studies.keep import keep
 from pausefl.studies.many import Task, run_many
 from pausefl.studies.run import run
 
@@ -106,8 +107,28 @@ def test_a_run_that_ended_goes_on_when_more_rounds_are_asked_for(tmp_path: Path)
     assert run(more, tmp_path / "grown")["rounds"] == 12
     run(more, tmp_path / "straight")
     assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
-    with pytest.raises(ConfigError, match="another configuration"):
-        run(few, tmp_path / "grown")
+    assert run(few, tmp_path / "grown")["rounds"] == 12  # there is more than was asked for
+
+
+def test_a_run_that_goes_on_forgets_the_score_of_its_former_end(tmp_path: Path) -> None:
+    few, more = (make_config(SMALL, ["run.evaluate_every=5", f"run.rounds={rounds}"]) for rounds in (6, 12))
+    run(few, tmp_path / "grown")
+    assert "accuracy" in read_run(tmp_path / "grown").records[5]
+    run(more, tmp_path / "grown")
+    run(more, tmp_path / "straight")
+    assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
+
+
+def test_a_run_without_its_model_cannot_go_on_and_is_left_alone(tmp_path: Path) -> None:
+    few, more = (make_config(SMALL, [f"run.rounds={rounds}"]) for rounds in (4, 8))
+    run(few, tmp_path / "run")
+    (kept,) = keep([tmp_path / "run"], tmp_path / "small")
+    (tmp_path / "run" / "checkpoint.state").unlink()
+    for folder in (tmp_path / "run", kept):
+        with pytest.raises(ConfigError, match="cannot go on"):
+            run(more, folder)
+        assert len(read_run(folder).records) == 4
+        assert read_run(folder).summary is not None
 
 
 def test_another_configuration_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -57,13 +57,35 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_measured_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
-    rows = write_rows(measured(name).measurement("smoke"), tmp_path / "rows.csv")
+    rows = write_rows(measured(name).measurement("smoke"), tmp_path)
     with (tmp_path / "rows.csv").open(newline="") as file:
         read = list(csv.DictReader(file))
     assert len(read) == len(rows) >= 4
     assert all(read[0][key] == str(value) for key, value in rows[0].items())
     for scale in ("full", "half"):
         measured(name).measurement(scale)
+
+
+def test_rows_of_other_settings_are_not_overwritten(tmp_path: Path) -> None:
+    write_rows(measured("g-function").measurement("full"), tmp_path)
+    before = (tmp_path / "rows.csv").read_bytes()
+    with pytest.raises(ConfigError, match="rows of other settings"):
+        write_rows(measured("g-function").measurement("smoke"), tmp_path)
+    assert (tmp_path / "rows.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "overrides", "words"),
+    [
+        ("all (without privacy)", [], "only '(no privacy)' may follow"),
+        ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
+        ("all", ["selection.policy=random"], "--set selection.policy would"),
+    ],
+)
+def test_what_would_falsify_a_study_is_refused(policy: str, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        trained("small-iid-r1").config(policy, 0, "smoke", overrides)
+    assert words in str(refused.value)
 
 
 def test_measured_rows_depend_on_nothing_but_the_settings() -> None:

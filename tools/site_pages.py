@@ -28,12 +28,6 @@ TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": co
 _LINK = re.compile(r"(?<!`)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
-def on_config(config: Any) -> Any:
-    """Leave out the pages that may be missing, and are."""
-    config.nav = _present(config.nav, Path(config.docs_dir))
-    return config
-
-
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages from the top of the repository, and every file of it that a page links to."""
     for source, place in HOMES.items():
@@ -66,19 +60,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if mark in markdown:
             markdown = markdown.replace(mark, table())
     return markdown
-
-
-def _present(nav: Any, docs: Path) -> Any:
-    if isinstance(nav, list):
-        kept = [_present(entry, docs) for entry in nav]
-        return [entry for entry in kept if entry]
-    if isinstance(nav, dict):
-        (title, inside), *_ = nav.items()
-        kept = _present(inside, docs)
-        return {title: kept} if kept else None
-    if nav.startswith("?"):
-        return nav[1:] if (docs / nav[1:]).exists() else None
-    return nav
 
 
 def _file(config: Any, source: str, place: str) -> File:

@@ -1,4 +1,4 @@
-"""What the server knows of each client, in columns: picks, mean speed, data share, presence.
+"""What the server knows of each client, in columns: picks, releases, mean speed, data share, presence.
 
 Reference: PAUSE, eq. (empirical means) and its recursive form.
 """
@@ -19,7 +19,8 @@ class Cohort:
     """Columnar state of any number of clients; a row per client, in order of arrival.
 
     Clients may join and leave between rounds.  A client that left keeps its row, so that one that comes back is
-    remembered, its picks above all: forgetting them would forget what it has leaked.
+    remembered, its releases above all: forgetting them would forget what it has leaked.  ``releases`` follows ``picks``
+    until the client itself says how many it has made.
 
     Law: ``observe`` touches only the rows it is given; ``rate`` is the mean of 1/latency over a client's picks.
 
@@ -29,7 +30,7 @@ class Cohort:
     ([1, 0], [2.0, 0.0])
     """
 
-    __slots__ = ("_row_of", "_total", "fastest_seen", "ids", "keys", "picks", "present", "rate", "sizes")
+    __slots__ = ("_row_of", "_total", "fastest_seen", "ids", "keys", "picks", "present", "rate", "releases", "sizes")
 
     def __init__(self, sizes: Mapping[ClientId, float] | Sequence[float] | FloatArray | IntArray) -> None:
         if not isinstance(sizes, (Mapping, Sequence, np.ndarray)) or isinstance(sizes, str):
@@ -41,6 +42,7 @@ class Cohort:
         self._row_of: dict[ClientId, int] | None = None  # None: ids are 0 … K-1 and need no table
         self.sizes: FloatArray = np.empty(0)
         self.picks: IntArray = np.empty(0, dtype=np.int64)
+        self.releases: IntArray = np.empty(0, dtype=np.int64)
         self.rate: FloatArray = np.empty(0)
         self.present: BoolArray = np.empty(0, dtype=np.bool_)
         self.keys: KeyArray = np.empty(0, dtype=np.uint64)
@@ -112,6 +114,7 @@ class Cohort:
         rate = np.zeros(len(rows))
         rate[answered] = 1.0 / np.maximum(latencies[answered], floor or 0.0)
         self.picks[rows] += 1
+        self.releases[rows] += 1
         # PAUSE, eq. (ma update rule): the new mean is a step of 1/T towards the new value.
         self.rate[rows] += (rate - self.rate[rows]) / self.picks[rows]
 
@@ -119,6 +122,7 @@ class Cohort:
         """Take over the columns of an earlier cohort with the same clients."""
         for name in ("sizes", "picks", "rate", "present"):
             setattr(self, name, columns[name])
+        self.releases = columns["releases"] if "releases" in columns else columns["picks"].copy()
         self.fastest_seen, self._total = fastest_seen, None
 
     def _append(self, ids: Sequence[ClientId], sizes: FloatArray) -> None:
@@ -137,6 +141,7 @@ class Cohort:
         self.keys = keys
         self.sizes = np.concatenate([self.sizes, sizes])
         self.picks = np.concatenate([self.picks, np.zeros(count, dtype=np.int64)])
+        self.releases = np.concatenate([self.releases, np.zeros(count, dtype=np.int64)])
         self.rate = np.concatenate([self.rate, np.zeros(count)])
         self.present = np.concatenate([self.present, np.ones(count, dtype=np.bool_)])
 

@@ -65,7 +65,7 @@ class Problem:
         if available is not None:
             mask = mask & self._mask(available)
         limit = self.reward.schedule.limit
-        solvent = mask if limit is None else mask & (self.cohort.picks < limit)
+        solvent = mask if limit is None else mask & (self.cohort.releases < limit)
         rows = np.flatnonzero(solvent)
         if len(rows) < need:
             broke = int(mask.sum()) - len(rows)

@@ -30,7 +30,7 @@ from pausefl.statefile import read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
 _KIND = "selector"
-_COLUMNS = ("sizes", "picks", "rate", "present")
+_COLUMNS = ("sizes", "picks", "releases", "rate", "present")
 _WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
 
 
@@ -114,6 +114,11 @@ class Selector:
         return self._rounds
 
     @property
+    def per_round(self) -> int:
+        """How many clients a round has."""
+        return self._per_round
+
+    @property
     def policy(self) -> Policy:
         """Who decides."""
         return self._policy
@@ -130,7 +135,7 @@ class Selector:
 
     def spent(self) -> FloatArray:
         """Return the server's estimate of what each client has leaked, in order of arrival."""
-        return self._reward.schedule.spent(self._cohort.picks)
+        return self._reward.schedule.spent(self._cohort.releases)
 
     def select(
         self, available: Iterable[ClientId] | BoolArray | None = None, *, allow_fewer: bool = False
@@ -180,6 +185,13 @@ class Selector:
         self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None
+
+    def report(self, releases: Mapping[ClientId, int]) -> None:
+        """Take over how many releases clients say they have made in all: they know best, also of earlier runs."""
+        counts = [_whole(count, f"releases of client {client!r}", 0) for client, count in releases.items()]
+        require(max(counts, default=0) < 2**53, "releases", max(counts, default=0), "below 2^53", "count from 0")
+        rows = self._cohort.rows(releases)
+        self._cohort.releases[rows] = counts
 
     def join(self, sizes: Mapping[ClientId, float], clusters: Mapping[ClientId, int] | None = None) -> None:
         """Add clients, bring back some that left (their history is remembered), or update data sizes.
@@ -272,7 +284,7 @@ class Selector:
         count = len(arrays["sizes"])
         require(len(self._cohort) == count, "clients", len(self._cohort), f"{count} as in the state", "pass the same")
         self._cohort.restore(
-            {name: np.array(arrays[name]) for name in _COLUMNS},
+            {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
         )
         self._rounds = header["rounds"]

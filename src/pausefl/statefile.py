@@ -77,6 +77,16 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     return described["header"], arrays
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
 def _digest(*parts: bytes | bytearray | memoryview) -> str:
     digest = blake2b(digest_size=20)
     for part in parts:

@@ -1,4 +1,4 @@
-"""What the site adds to the pages: links, pages that may be missing, tables from the code, drawings, licences.
+"""What the site adds to the pages: links, tables from the code, drawings, licences.
 
 The site itself is built by ``make docs``, strictly.
 """
@@ -59,13 +59,19 @@ def test_the_licences_are_those_of_what_is_asked_for() -> None:
     assert all(f"pausefl[{extra}]" in page for extra in groups() if extra != "pausefl")
 
 
-def test_missing_pages_are_left_out_only_where_that_is_allowed(tmp_path: Path) -> None:
+def test_links_are_led_to_the_same_file_in_the_site() -> None:
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
-    from site_pages import _present
+    from site_pages import _in_repository, _origin, _place
 
-    (tmp_path / "there.md").write_text("# Here")
-    nav = [{"A": "?there.md"}, {"B": "?gone.md"}, {"C": [{"D": "?gone.md"}]}, {"E": "also-gone.md"}]
-    assert _present(nav, tmp_path) == [{"A": "there.md"}, {"E": "also-gone.md"}]
+    for origin, place in [
+        ("README.md", "index.md"),
+        ("docs/how-to/resume.md", "how-to/resume.md"),
+        ("examples/own_policy.py", "source/examples/own_policy.py"),
+    ]:
+        assert (_place(origin), _origin(place)) == (place, origin)
+    assert _in_repository("docs/tutorial.md", "../CONTRIBUTING.md") == "CONTRIBUTING.md"
+    assert _in_repository("docs/tutorial.md", "../results") == "results/README.md"
+    assert _in_repository("docs/tutorial.md", "../../outside.md") is None
 
 
 def test_docstrings_become_markdown() -> None:

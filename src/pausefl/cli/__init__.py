@@ -46,6 +46,11 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
+def _complain(message: str) -> None:
+    """Print one line, whatever was quoted in it: a name may hold line ends or control a terminal."""
+    typer.echo("pausefl: " + "".join(c if c.isprintable() else " " for c in message), err=True)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``pausefl`` script."""
     for output in (sys.stdout, sys.stderr):
@@ -58,14 +63,14 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:
-            typer.echo(f"pausefl: {error.format_message()}".replace("\n", " "), err=True)
+            _complain(error.format_message())
         code = 2
     except PauseError as error:
-        typer.echo(f"pausefl: {error}".replace("\n", " "), err=True)
+        _complain(str(error))
         code = 2
     except OSError as error:
         what = f"{error.filename} cannot be used ({error.strerror}); name another" if error.filename else str(error)
-        typer.echo(f"pausefl: {what}".replace("\n", " "), err=True)
+        _complain(what)
         code = 2
     except (click.Abort, KeyboardInterrupt) as stop:
         typer.echo("pausefl: interrupted", err=True)

@@ -28,4 +28,6 @@ def report(
 
     typer.echo(f"wrote {write_report(folders, out, title, reference or [])}")
     if images is not None:
-        typer.echo(f"wrote {len(write_images(read_runs(folders), images))} pictures to {images}")
+        typer.echo(
+            f"wrote {len(write_images(read_runs(folders), images, references=reference or []))} pictures to {images}"
+        )

@@ -45,7 +45,10 @@ def study(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run every policy of a study and write its report; called again, it goes on where it stopped."""
+    """Run every policy of a study and write its report; called again, it goes on where it stopped.
+
+    Studies without training (g-function, complexity, regret, annealing) measure anew; --jobs and --data-dir do nothing.
+    """
     from pausefl.report.charts import require_charts
     from pausefl.report.html import write_report
     from pausefl.studies.shelf import load_study, study_names
@@ -112,5 +115,5 @@ def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> P
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         line = bar.add_task(chosen.name, total=1.0)
-        rows = write_rows(measurement, folder / "rows.csv", lambda share: bar.update(line, completed=share))
+        rows = write_rows(measurement, folder, lambda share: bar.update(line, completed=share))
     return write_measured(chosen.about.measures, rows, folder / "report.html", chosen.about.title)

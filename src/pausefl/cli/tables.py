@@ -68,7 +68,7 @@ def _glance(policies: Sequence[PolicySummary]) -> Table:
     for p in policies:
         table.add_row(
             p.name, str(p.seeds), str(p.rounds), _said(p.seconds), _said(p.accuracy), _said(p.best_accuracy),
-            "none" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share),
+            "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share),
         )  # fmt: skip
     return table
 

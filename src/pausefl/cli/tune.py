@@ -38,7 +38,7 @@ def tune(
     """Run a study's settings with one key at several values, and print what came of each."""
     from pausefl.studies.many import Task, run_many
     from pausefl.studies.shelf import load_study
-    from pausefl.studies.study import Study, scale_named
+    from pausefl.studies.study import Study, folder_name, scale_named
 
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     chosen = load_study(study)
@@ -48,7 +48,10 @@ def tune(
     names = [value.strip() for value in values.split(",") if value.strip()]
     require(len(names) > 0, "values", values, "one value or more", "separate them by commas")
     tasks = [
-        Task(chosen.config(policy, seed, scale_named(scale), [*(overrides or []), f"{key}={value}"]), folder / value)
+        Task(
+            chosen.config(policy, seed, scale_named(scale), [*(overrides or []), f"{key}={value}"]),
+            folder / folder_name(value),
+        )
         for value in names
     ]
     use_own_modules(Path(study), [task.config for task in tasks])

@@ -165,8 +165,9 @@ class SqliteLedger(Ledger):
         )
 
     def _failed(self, error: Exception) -> LedgerError:
+        reason = " ".join(str(error).split())
         return LedgerError(
-            f"ledger {str(self.path)!r} failed: {error}; nothing was charged, so release nothing: "
+            f"ledger {str(self.path)!r} failed: {reason}; nothing was charged, so release nothing: "
             "free the lock or the disk, mend its permissions, or restore it from a backup"
         )
 
@@ -178,7 +179,7 @@ class SqliteLedger(Ledger):
             with closing(sqlite3.connect(uri, uri=True, timeout=self._timeout, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
-        except (sqlite3.Error, sqlite3.Warning) as error:
+        except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
             raise self._failed(error) from error
 
     @contextmanager

@@ -59,9 +59,9 @@ def sections(groups: Groups, references: Groups | None = None) -> list[Section]:
     return first + [make(groups) for make in (_picks, _latency, _budget, _fairness, _terms)]
 
 
-def figures(groups: Groups) -> list[Figure]:
+def figures(groups: Groups, references: Groups | None = None) -> list[Figure]:
     """Return all charts of these runs."""
-    return [figure for section in sections(groups) for figure in section.figures]
+    return [figure for section in sections(groups, references) for figure in section.figures]
 
 
 def _accuracy(groups: Groups) -> Section:
@@ -89,7 +89,7 @@ def _leakage(groups: Groups, limit: float | None) -> Section:
         "Lower is better. Every pick of a client spends some of its epsilon, less each time, and never more than the "
         "budget in all; what one epsilon covers is said at the top."
     )
-    if not any(run.config["learning"]["enabled"] for runs in groups.values() for run in runs):
+    if not any(run.config.get("learning", {}).get("enabled") for runs in groups.values() for run in runs):
         reading += " Nothing was released here: this is what training would have spent."
     return Section("leakage", "Leakage", reading if found else "No run here bounds what it leaks.", found, columns=3)
 
@@ -139,7 +139,7 @@ def _latency(groups: Groups) -> Section:
 
 
 def _terms(groups: Groups) -> Section:
-    present = {term for runs in groups.values() for term in runs[0].records[-1].get("terms") or {}}
+    present = {term for runs in groups.values() for r in runs[0].records for term in r.get("terms") or {}}
     found = []
     for term in [*TERMS, *sorted(present - set(TERMS))]:
         if term in present:

@@ -23,6 +23,9 @@ from pausefl.types import FloatArray, IntArray
 METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
 """A line per round, as a run writes it or as ``keep`` stores it."""
 
+_SAME_RUN = ("seed", "rounds", "checkpoint_every")
+"""What may differ within a group of runs: they are seeds of one policy, perhaps not all of them finished."""
+
 SMOOTH = 10
 """Rounds over which accuracy is averaged, as in the paper's figures."""
 
@@ -104,7 +107,7 @@ class RunData:
         return None if stored is None else np.array(stored, dtype=np.float64)
 
     def final_accuracy(self) -> float | None:
-        """Return the mean of the last ten scored rounds."""
+        """Return the mean score of the last ten rounds."""
         return _last(self.smoothed_accuracy())
 
     def best_accuracy(self) -> float | None:
@@ -119,13 +122,15 @@ class RunData:
 
 
 def _smoothed(values: FloatArray) -> FloatArray:
-    out, last = [], np.nan
-    for end in range(1, len(values) + 1):
-        window = values[max(0, end - SMOOTH) : end]
-        window = window[~np.isnan(window)]
-        last = float(window.mean()) if len(window) else last
-        out.append(last)
-    return np.array(out)
+    """Return the mean of the numbers in the last ten rounds, or the last such mean where there is none."""
+    if np.isnan(values).all():
+        return np.full(len(values), np.nan)
+    padded = np.concatenate([np.full(SMOOTH - 1, np.nan), values])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, SMOOTH)
+    counts = (~np.isnan(windows)).sum(axis=1)
+    means = np.nansum(windows, axis=1) / np.maximum(counts, 1)
+    newest = np.maximum.accumulate(np.where(counts > 0, np.arange(len(values)), -1))
+    return np.where(newest < 0, np.nan, means[newest])
 
 
 def _last(values: FloatArray) -> float | None:
@@ -168,17 +173,18 @@ def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
 
 def _settings(run: RunData) -> str:
     plain = {section: dict(values) for section, values in run.config.items()}
-    plain["run"].pop("seed", None)
+    for key in _SAME_RUN:
+        plain["run"].pop(key, None)
     return json.dumps(plain, sort_keys=True)
 
 
 def _differences(run: RunData, others: Sequence[RunData]) -> list[str]:
     """Return the settings in which runs of one policy differ, as this run has them."""
     return [
-        f"{key}={value}"
-        for section, values in run.config.items()
-        for key, value in values.items()
-        if key != "seed" and any(other.config[section].get(key) != value for other in others)
+        f"{key}={run.config[section].get(key, 'none')}"
+        for section in run.config
+        for key in sorted({key for other in others for key in other.config[section]})
+        if key not in _SAME_RUN and len({str(other.config[section].get(key)) for other in others}) > 1
     ]
 
 
@@ -188,13 +194,20 @@ def read_run(folder: Path) -> RunData:
     if metrics is None:
         raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
     text = _text(metrics)
-    records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
+    try:
+        records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8")) if _done(folder) else None
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{folder} holds a damaged run ({error}); delete it and run it again") from None
     if not records:
         raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    summary = folder / "summary.json"
     name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
-    return RunData(name, config, records, json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None)
+    return RunData(name, config, records, summary)
+
+
+def _done(folder: Path) -> bool:
+    return (folder / "summary.json").exists()
 
 
 def _metrics(folder: Path) -> Path | None:

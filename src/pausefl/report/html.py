@@ -15,7 +15,7 @@ from pausefl.report.summary import default_targets, summarise
 from pausefl.report.tables import overview, time_to_accuracy
 
 _GLANCE = (
-    "After the last round: accuracy is the mean of the last ten scored rounds, the clock adds up what the slowest "
+    "After the last round: accuracy is the mean score of the last ten rounds, the clock adds up what the slowest "
     "member of each round took, leakage is the most that any client spent in any seed, and the last columns tell how "
     "the model serves the clients' own data."
 )

@@ -9,6 +9,7 @@ from pausefl.errors import ConfigError
 from pausefl.report.charts.base import load_altair, save_chart
 from pausefl.report.figures import figures
 from pausefl.report.frames import RunData, by_name
+from pausefl.report.reference import read_references
 
 FORMATS = ("png", "svg")
 
@@ -19,13 +20,14 @@ def write_images(
     names: Collection[str] | None = None,
     formats: Sequence[str] = FORMATS,
     width: int = 520,
+    references: Sequence[Path] = (),
 ) -> list[Path]:
     """Write charts of these runs into a folder, each with its own legend; ``names`` picks some of them.
 
     Names are those of the files without their ending, such as ``accuracy-seconds`` or ``picks-speed``.
     """
     load_altair()
-    found = {figure.name: figure for figure in figures(by_name(runs))}
+    found = {figure.name: figure for figure in figures(by_name(runs), read_references(references))}
     unknown = [name for name in names or () if name not in found]
     if unknown:
         raise ConfigError(f"chart is {unknown[0]!r}, but must be one of {', '.join(found)}; choose among them")

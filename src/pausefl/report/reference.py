@@ -9,6 +9,7 @@ from typing import Any
 
 from pausefl.errors import ConfigError
 from pausefl.report.frames import RunData
+from pausefl.report.style import REFERENCE
 
 COLUMNS = {
     "round": ("round",),
@@ -23,7 +24,9 @@ def read_references(paths: Sequence[Path]) -> dict[str, list[RunData]]:
     """Return a curve per file, named after it; round and seconds must be there, accuracy and leakage may be."""
     found = {}
     for path in paths:
-        name = f"{path.stem} (reference)"
+        name = f"{path.stem}{REFERENCE}"
+        if name in found:
+            raise ConfigError(f"two references are called {path.stem}; rename one of the files")
         found[name] = [RunData(name, {}, _records(path), None)]
     return found
 

@@ -55,10 +55,16 @@ OTHERS = (
 )
 
 
+REFERENCE = " (reference)"
+"""How the names of other people's curves end: they come last, and never change the look of a policy."""
+
+
 def ordered(names: Iterable[str]) -> list[str]:
     """Return names as readers expect them: PAUSE, its baselines, then the others by name."""
     places = list(KNOWN)
-    return sorted(names, key=lambda name: (places.index(name) if name in KNOWN else len(places), name))
+    return sorted(
+        names, key=lambda name: (places.index(name) if name in KNOWN else len(places), name.endswith(REFERENCE), name)
+    )
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:

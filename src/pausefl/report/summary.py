@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,7 +67,10 @@ def default_targets(groups: Mapping[str, Sequence[RunData]], count: int = 5) -> 
     return [float(target) for target in range(5, int(best) + 1, 5)][-count:]
 
 
-def _summary(name: str, runs: Sequence[RunData], targets: Sequence[float]) -> PolicySummary:
+def _summary(name: str, seeds: Sequence[RunData], targets: Sequence[float]) -> PolicySummary:
+    common = min(len(run.records) for run in seeds)
+    # Seeds that are not finished would be averaged at another moment than the rest.
+    runs = [replace(run, records=run.records[:common]) for run in seeds]
     leaks = [run.records[-1]["max_leakage"] for run in runs]
     fairness = [(run.summary or {}).get("client_accuracy") or {} for run in runs]
     return PolicySummary(

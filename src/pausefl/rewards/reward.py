@@ -67,7 +67,7 @@ class Reward:
         """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``."""
         speed = self.mean_speed(cohort)
         generalization = underuse(cohort.shares, cohort.picks, rounds, m, self.beta)
-        privacy = budget_left(self.schedule, cohort.picks)
+        privacy = budget_left(self.schedule, cohort.releases)
         return Terms(
             ucb=upper_confidence(speed, cohort.picks, rounds, m, self.zeta),
             generalization=generalization,

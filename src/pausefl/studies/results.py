@@ -33,7 +33,13 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
         "[claims](claims.md).",
         "",
     ]
-    for name in [name for name in study_names() if name in {*evidence.runs, *evidence.rows}]:
+    found = {*evidence.runs, *evidence.rows}
+    known = [name for name in study_names() if name in found]
+    if not known:
+        raise ConfigError(
+            f"{folder} has {', '.join(sorted(found))}, but no folder named like a study of the paper; rename"
+        )
+    for name in known:
         lines += [f"## {load_study(name).about.title}", "", f"`pausefl study {name}`", ""]
         lines += _study(name, evidence, page.parent / "images")
     page.write_text("\n".join(lines), encoding="utf-8")

@@ -12,9 +12,9 @@ from typing import Any
 
 from pausefl import __version__
 from pausefl.errors import ConfigError
-from pausefl.report.frames import read_run
+from pausefl.report.frames import METRICS, read_run
 from pausefl.sim.engine import Simulation
-from pausefl.statefile import read_state, write_state
+from pausefl.statefile import read_state, write_state, write_whole
 from pausefl.studies.build import build
 from pausefl.studies.config import Config, load_config
 
@@ -36,16 +36,18 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with _only_writer(out):
         kept = _same_run(config, out)
+        longer = kept is None or kept.run.rounds < config.run.rounds
+        config = config if kept is None or longer else kept
         summary = out / "summary.json"
-        if summary.exists() and kept == config:
+        if summary.exists() and not longer:
             done: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
             return done
         simulation = build(config, data_dir=data_dir, jobs=jobs)
         try:
-            if kept != config:  # only now, so that a configuration that cannot be built does not take the folder
+            if longer:  # only now, so that a configuration that cannot be built does not take the folder
                 summary.unlink(missing_ok=True)
-                _write(out / "config.toml", config.toml())
-            _resume(simulation, out)
+                write_whole(out / "config.toml", config.toml())
+            _resume(simulation, out, config.run.evaluate_every)
             with (out / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
                 for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
                     metrics.write(json.dumps(record, allow_nan=False) + "\n")
@@ -85,7 +87,7 @@ def last_record(folder: Path) -> dict[str, Any] | None:
 
 
 def _same_run(config: Config, out: Path) -> Config | None:
-    """Return the folder's configuration, if any; it may ask for fewer rounds, but differ in nothing else."""
+    """Return the folder's configuration, if any; it may be for more or fewer rounds, but differ in nothing else."""
     if next(out.glob("seed-*/config.toml"), None) is not None:
         raise ConfigError(f"{out} holds the seeds of other runs; name another folder")
     path = out / "config.toml"
@@ -96,15 +98,19 @@ def _same_run(config: Config, out: Path) -> Config | None:
         {f"{section}.{key}": value for section, values in c.model_dump().items() for key, value in values.items()}
         for c in (kept, config)
     )
+    same = {"run.rounds", "run.checkpoint_every"}  # how far it goes and how often it is saved does not change a run
     other = [f"{key} = {there[key]!r} there, {here[key]!r} here" for key in here if there[key] != here[key]]
-    if other and not (len(other) == 1 and config.run.rounds > kept.run.rounds):
+    if any(said.partition(" ")[0] not in same for said in other):
         raise ConfigError(
             f"{out} holds a run of another configuration ({'; '.join(other)}); name another folder, or delete this one"
         )
+    played = (out / "summary.json").exists() or (out / METRICS[1]).exists()
+    if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():
+        raise ConfigError(f"{out} was kept without its model, so it cannot go on; name another folder to run it anew")
     return kept
 
 
-def _resume(simulation: Simulation, out: Path) -> None:
+def _resume(simulation: Simulation, out: Path, evaluate_every: int) -> None:
     """Go back to the last checkpoint, and drop the metrics of rounds that will be played again."""
     path = out / "checkpoint.state"
     if path.exists():
@@ -116,7 +122,14 @@ def _resume(simulation: Simulation, out: Path) -> None:
             raise ConfigError(
                 f"{metrics} has {len(lines)} rounds, but the checkpoint {simulation.number}; delete {out}"
             )
-        _write(metrics, "".join(lines))
+        if lines and simulation.number % evaluate_every:
+            lines[-1] = _unscored(lines[-1])  # scored only because the run was to end there
+        write_whole(metrics, "".join(lines))
+
+
+def _unscored(line: str) -> str:
+    record = json.loads(line)
+    return json.dumps({key: value for key, value in record.items() if key not in ("accuracy", "loss")}) + "\n"
 
 
 def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, Any]:
@@ -149,15 +162,5 @@ def _summarise(simulation: Simulation, config: Config, out: Path) -> dict[str, A
         }
     if len(picks) <= _LISTED:
         summary["clients"] = {name: column.round(4).tolist() for name, column in columns.items()}
-    _write(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    write_whole(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     return summary
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

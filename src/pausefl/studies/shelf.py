@@ -22,14 +22,14 @@ def load_study(name: str) -> Study | MeasuredStudy:
     """Return a study of the paper by name, or any study by the path of its file."""
     path = Path(name)
     if name in study_names():
-        text = (_shelf() / f"{name}.toml").read_text(encoding="utf-8")
+        data = (_shelf() / f"{name}.toml").read_bytes()
     elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     else:
         raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(study_names())}; check it")
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{name} is no TOML file ({error}); mend it") from None
     about = content.pop("study", None)
     if not isinstance(about, Mapping):

@@ -6,6 +6,7 @@ seeds, and ``half``: the overrides that make it an evening's work on two cores.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,9 @@ class Study:
     @classmethod
     def read(cls, name: str, about: Mapping[str, Any], sections: Mapping[str, Any]) -> Self:
         """Return the study that a file describes."""
+        for section, values in sections.items():
+            if not isinstance(values, Mapping):
+                raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
         return cls(name, validated(About, about, "study"), sections)
 
     def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
@@ -64,6 +68,12 @@ class Study:
         chosen = [f"selection.policy={plain}", f"run.seed={seed}"]
         if rest == "(no privacy)":
             chosen.append("privacy.enabled=false")
+        elif rest:
+            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name; mend it")
+        for override in overrides:
+            key = override.partition("=")[0].strip()
+            if key in ("run.seed", "selection.policy"):
+                raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
         size = {"full": (), "half": self.about.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
         return make_config(self.sections, [*size, *chosen, *overrides])
 
@@ -76,10 +86,10 @@ class Study:
             if policy not in self.about.policies:
                 known = ", ".join(self.about.policies)
                 raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
-        count = seeds or (1 if scale == "smoke" else self.about.seeds)
+        count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
         require(count >= 1, "--seeds", count, "1 or more", "run at least one")
         return [
-            Task(self.config(policy, seed, scale, overrides), out / _folder(policy) / f"seed-{seed}")
+            Task(self.config(policy, seed, scale, overrides), out / folder_name(policy) / f"seed-{seed}")
             for policy in policies or self.about.policies
             for seed in range(count)
         ]
@@ -89,5 +99,7 @@ def _smoke_train_size(sections: Mapping[str, Any]) -> tuple[str, ...]:
     return ("data.train_size=300",) if "train_size" in sections.get("data", {}) else ()
 
 
-def _folder(policy: str) -> str:
-    return policy.replace(" (", "-").replace(")", "").replace(" ", "-").replace(":", "-")
+def folder_name(text: str) -> str:
+    """Return a name that stays inside its folder, whatever a policy or a value is called."""
+    plain = text.replace(" (", "-").replace(")", "")
+    return re.sub(r"[^\w.+-]", "-", plain).lstrip(".") or "-"

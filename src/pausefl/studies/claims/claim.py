@@ -12,7 +12,7 @@ from scipy import stats
 
 from pausefl.studies.claims.evidence import Evidence
 
-Verdict: TypeAlias = Literal["holds", "does not hold", "undecided", "not yet run"]
+Verdict: TypeAlias = Literal["holds", "does not hold", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Estimate:
         """Judge 'the mean is above the bound'; a single seed decides nothing against chance, so it says undecided."""
         if self.mean - self.half_width > bound:
             return "holds"
-        return "does not hold" if self.mean + self.half_width < bound else "undecided"
+        known = self.half_width == 0.0 or self.mean + self.half_width < bound
+        return "does not hold" if known else "undecided"
 
     def below(self, bound: float) -> Verdict:
         """Judge 'the mean is below the bound'."""
@@ -75,7 +76,7 @@ class Estimate:
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict on all of several conditions together."""
-    order: tuple[Verdict, ...] = ("does not hold", "not yet run", "undecided", "holds")
+    order: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
     return min(verdicts, key=order.index)
 
 

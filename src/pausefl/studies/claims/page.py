@@ -17,9 +17,10 @@ def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> 
     lines = [
         "# The paper's claims, measured",
         "",
-        f"Made with `{made_with}`; nothing here is typed by hand. Intervals are 95 % over seeds (Student's t), pairs "
-        "share their seed. *Undecided*: the interval contains both answers, or there was one seed.",
+        f"Made with `{made_with}`: verdicts and figures are computed from runs. Intervals are 95 % over seeds "
+        "(Student's t), pairs share their seed. *Undecided*: the interval has both answers, or there was one seed.",
         "",
+        *_coverage(evidence),
         "| claim | verdict |",
         "|---|---|",
         *(f"| {claim.text} | {_overall(findings)} |" for claim, findings in judged),
@@ -33,13 +34,27 @@ def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> 
         else:
             lines.append("Not yet run.")
         lines.append("")
-        if claim.remark and any(f.verdict != "holds" for f in findings):
-            lines += [f"*Why:* {claim.remark}", ""]
+        if claim.remark and any(f.verdict == "does not hold" for f in findings):
+            lines += [f"*Known reason where it does not hold:* {claim.remark}", ""]
     return "\n".join(lines)
+
+
+def _coverage(evidence: Evidence) -> list[str]:
+    """Say what one epsilon covers in these runs, and which runs are not in here."""
+    said: dict[str, set[str]] = {}
+    for study, policies in evidence.runs.items():
+        for seeds in policies.values():
+            for run in seeds.values():
+                if run.config["privacy"]["enabled"]:
+                    said.setdefault(str((run.summary or {}).get("guarantee")), set()).add(study)
+    lines = [f"What leaks, in {', '.join(sorted(studies))}: {text}.\n" for text, studies in said.items()]
+    if evidence.unfinished:
+        lines.append(f"Not finished, and left out: {', '.join(evidence.unfinished)}.\n")
+    return lines
 
 
 def _overall(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.verdict for finding in findings)
     if len(counts) <= 1:
-        return _LOUD.get(only := next(iter(counts), "not yet run"), only)
+        return _LOUD.get(only := str(next(iter(counts), "not yet run")), only)
     return ", ".join(f"{_LOUD.get(v, v)} in {n} of {len(findings)}" for v, n in counts.most_common())

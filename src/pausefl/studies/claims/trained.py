@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from pausefl.report.frames import RunData
-from pausefl.studies.claims.claim import Claim, Estimate, Finding, worst
+from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
 from pausefl.studies.claims.evidence import Evidence, Pair, accuracy_at
+from pausefl.types import FloatArray
 
 _ROUNDING = 1e-9
 _CLOSE_POINTS, _CLOSE_SHARE = 3.0, 0.05
@@ -20,104 +21,122 @@ def _budget_kept(evidence: Evidence) -> Iterator[Finding]:
             float(np.nanmax(run.column("max_leakage"))) / run.config["privacy"]["budget"]
             for seeds in policies.values()
             for run in seeds.values()
-            if run.config["privacy"]["enabled"]
+            if run.config["privacy"]["enabled"] and run.config["learning"]["enabled"]
         ]
         if shares:
-            verdict = "holds" if max(shares) <= 1.0 + _ROUNDING else "does not hold"
-            yield Finding(study, verdict, f"largest spent share of a budget {max(shares):.4f}, {len(shares)} runs")  # type: ignore[arg-type]
+            verdict: Verdict = "holds" if max(shares) <= 1.0 + _ROUNDING else "does not hold"
+            yield Finding(study, verdict, f"at most {max(shares):.4f} of a budget spent, {len(shares)} runs")
 
 
 def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
     def judge(evidence: Evidence) -> Iterator[Finding]:
         for study, pairs in evidence.pairs("pause", other):
-            ends, ahead = zip(*(_lead(pair) for pair in pairs), strict=True)
-            lead = Estimate.of(ends)
-            figure = f"{lead} points at the end of the common time, ahead for {np.mean(ahead):.0%} of it"
-            yield Finding(study, lead.above(0.0), figure)
+            end = _common_end(pairs, "seconds")
+            leads = [lead for pair in pairs if len(lead := _leads(pair, end))]
+            if leads:
+                last, mean = Estimate.of([lead[-1] for lead in leads]), Estimate.of([lead.mean() for lead in leads])
+                ahead = float(np.mean([(lead > 0).mean() for lead in leads]))
+                figure = f"after {end:.0f} s: {last} points ahead; mean until then {mean}, ahead {ahead:.0%} of it"
+                yield Finding(study, last.above(0.0), figure)
 
     return judge
 
 
-def _lead(pair: Pair) -> tuple[float, float]:
-    """Return by how many points the first is ahead at the end of the common time, and for which share of it."""
-    end = min(run.column("seconds")[-1] for run in pair)
+def _common_end(pairs: Sequence[Pair], axis: str) -> float:
+    """Return where the shortest of all these runs ends: every pair is judged at the same place."""
+    return float(min(run.column(axis)[-1] for pair in pairs for run in pair))
+
+
+def _leads(pair: Pair, end: float) -> FloatArray:
+    """Return by how many points the first is ahead, along the common time; empty if there is no common score."""
     at = np.linspace(0.0, end, 201)[1:]
     difference = accuracy_at(pair[0], at) - accuracy_at(pair[1], at)
-    both = difference[~np.isnan(difference)]
-    return float(both[-1]), float((both > 0).mean())
+    both: FloatArray = difference[~np.isnan(difference)]
+    return both
 
 
 def _leaks_less_than(other: str, axis: str) -> Callable[[Evidence], Iterable[Finding]]:
+    column = "round" if axis == "round" else "seconds"
+
     def judge(evidence: Evidence) -> Iterator[Finding]:
         for study, pairs in evidence.pairs("pause", other):
-            ends, lower = zip(*(_extra_leakage(pair, axis) for pair in pairs), strict=True)
-            extra = Estimate.of(ends)
-            figure = f"{extra} epsilon more than {other} at the last common {axis}, below for {np.mean(lower):.0%}"
-            yield Finding(study, extra.below(0.0), figure)
+            end = _common_end(pairs, column)
+            less = [_less_leaked(pair, column, end) for pair in pairs]
+            last = Estimate.of([values[-1] for values in less])
+            lower = float(np.mean([(values > 0).mean() for values in less]))
+            figure = f"at {axis} {end:.0f}: {last} epsilon less (negative: more), less for {lower:.0%} of the way"
+            yield Finding(study, last.above(0.0), figure)
 
     return judge
 
 
-def _extra_leakage(pair: Pair, axis: str) -> tuple[float, float]:
-    def leakage(run: RunData) -> np.ndarray:
-        place = np.searchsorted(run.column(x), at, side="right") - 1
+def _less_leaked(pair: Pair, column: str, end: float) -> FloatArray:
+    at = np.arange(1.0, end + 1.0) if column == "round" else np.linspace(0.0, end, 201)[1:]
+
+    def leakage(run: RunData) -> FloatArray:
+        place = np.searchsorted(run.column(column), at, side="right") - 1
         return np.where(place < 0, 0.0, run.column("max_leakage")[np.maximum(place, 0)])
 
-    x = "round" if axis == "round" else "seconds"
-    end = min(run.column(x)[-1] for run in pair)
-    at = np.arange(1.0, end + 1.0) if axis == "round" else np.linspace(0.0, end, 201)[1:]
-    difference = leakage(pair[0]) - leakage(pair[1])
-    return float(difference[-1]), float((difference < 0).mean())
+    return leakage(pair[1]) - leakage(pair[0])
 
 
 def _same_leakage(evidence: Evidence) -> Iterator[Finding]:
     for study, pairs in evidence.pairs("all", "fastest"):
-        worst = 0.0
+        largest = 0.0
         for one, two in pairs:
             common = min(len(one.records), len(two.records))
             gap = one.column("max_leakage")[:common] - two.column("max_leakage")[:common]
-            worst = max(worst, float(np.abs(gap).max()))
-        verdict = "holds" if worst <= _ROUNDING else "does not hold"
-        yield Finding(study, verdict, f"largest difference in any round {worst:.2g}, {len(pairs)} pairs")  # type: ignore[arg-type]
+            largest = max(largest, float(np.abs(gap).max()))
+        verdict: Verdict = "holds" if largest <= _ROUNDING else "does not hold"
+        yield Finding(study, verdict, f"largest difference in any round {largest:.2g}, {len(pairs)} pairs")
 
 
 def _annealing_close(evidence: Evidence) -> Iterator[Finding]:
     for study, pairs in evidence.pairs("sa-pause", "pause"):
-        points = Estimate.of([_lead(pair)[0] for pair in pairs])
-        longer = Estimate.of([_relative(pair, "seconds") for pair in pairs])
-        leakage = Estimate.of([_relative(pair, "max_leakage") for pair in pairs])
-        figure = f"accuracy {points} points, time {longer} %, max leakage {leakage} % against pause"
-        share = 100 * _CLOSE_SHARE
-        verdict = worst([points.within(_CLOSE_POINTS), longer.within(share), leakage.within(share)])
-        yield Finding(study, verdict, figure)
+        end, rounds = _common_end(pairs, "seconds"), int(_common_end(pairs, "round"))
+        leads = [lead[-1] for pair in pairs if len(lead := _leads(pair, end))]
+        if leads:
+            points = Estimate.of(leads)
+            time = Estimate.of([_relative(pair, "seconds", rounds) for pair in pairs])
+            leakage = Estimate.of([_relative(pair, "max_leakage", rounds) for pair in pairs])
+            figure = (
+                f"after {rounds} rounds against pause: accuracy {points} points, time {time} %, leakage {leakage} %"
+            )
+            share = 100 * _CLOSE_SHARE
+            verdict = worst([points.within(_CLOSE_POINTS), time.within(share), leakage.within(share)])
+            yield Finding(study, verdict, figure)
 
 
-def _relative(pair: Pair, column: str) -> float:
-    last = min(len(run.records) for run in pair) - 1
-    one, two = (float(run.column(column)[last]) for run in pair)
+def _relative(pair: Pair, column: str, rounds: int) -> float:
+    one, two = (float(run.column(column)[rounds - 1]) for run in pair)
     return 100.0 * (one / two - 1.0)
 
 
-_TIME = "Smoothed test accuracy of both, seed by seed, where the shorter of the two clocks ends."
-_LEAK = "Largest spent epsilon of any client, seed by seed, at the last common {}."
+_TIME = (
+    "Smoothed test accuracy of both, seed by seed, at the time where the shortest of these runs ends; the verdict is "
+    "on that moment, the way there is told beside it."
+)
+_LEAK = "Largest spent epsilon of any client, seed by seed, at the last {} that all of these runs reach."
+_FEW = "Differences between single training runs are points of accuracy either way; few seeds decide little."
 
 TRAINED = (
     Claim(
         "No client ever leaks more than its budget.",
-        "Largest spent epsilon in every round of every run with privacy, over the budget.",
+        "Largest spent epsilon in every round of every training run with privacy, by the account, over the budget; the "
+        "law of the schedules and the ledger behind it is in the tests. What one epsilon covers is said above.",
         "",
         _budget_kept,
     ),
     *(
-        Claim(
-            f"PAUSE is more accurate than {name} at equal latency.",
-            _TIME,
-            remark,
-            _more_accurate_than(other),
-        )
+        Claim(f"PAUSE is more accurate than {name} at equal latency.", _TIME, remark, _more_accurate_than(other))
         for name, other, remark in (
-            ("random selection", "random", ""),
-            ("clustered sampling", "clustered", ""),
+            ("random selection", "random", _FEW),
+            (
+                "clustered sampling",
+                "clustered",
+                "Clustered sampling weighs every client by its data in each round, so its updates are less biased; "
+                "what PAUSE gains in time must outweigh that. " + _FEW,
+            ),
             (
                 "the fastest clients",
                 "fastest",
@@ -127,13 +146,19 @@ TRAINED = (
             (
                 "all clients with privacy",
                 "all",
-                "All clients together average away most of the noise, at the price of the slowest client's time and "
-                "of budgets that are gone early.",
+                "All clients together average away most of the noise, and lead as long as their budgets last; then "
+                "they collapse. Where the common time ends before that, they are still ahead.",
             ),
         )
     ),
     *(
-        Claim(f"PAUSE leaks less per round than {name}.", _LEAK.format("round"), "", _leaks_less_than(other, "round"))
+        Claim(
+            f"PAUSE leaks less per round than {name}.",
+            _LEAK.format("round"),
+            "The largest leakage is that of the client picked most often. PAUSE spreads picks evenly over data, not "
+            "over clients: with unequal data sizes, clients with much data are picked more often.",
+            _leaks_less_than(other, "round"),
+        )
         for name, other in (("random selection", "random"), ("clustered sampling", "clustered"))
     ),
     Claim(
@@ -150,9 +175,8 @@ TRAINED = (
     ),
     Claim(
         "SA-PAUSE is close to PAUSE.",
-        f"Within {_CLOSE_POINTS:g} points of accuracy and {_CLOSE_SHARE:.0%} of time and of leakage at the end.",
-        "The two pick other clients once they differ in a single choice; single training runs then differ by points of "
-        "accuracy either way, so few seeds decide nothing.",
+        f"Within {_CLOSE_POINTS:g} points of accuracy and {_CLOSE_SHARE:.0%} of time and of leakage.",
+        "The two pick other clients once they differ in a single choice. " + _FEW,
         _annealing_close,
     ),
 )

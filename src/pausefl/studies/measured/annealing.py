@@ -7,10 +7,10 @@ temperature, and ``paper``: one tailored chain at the paper's C / kappa.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pausefl.privacy import Geometric
 from pausefl.rng import stream
@@ -29,7 +29,8 @@ class Annealing(Measurement):
     clients: int = Field(default=300, ge=2)
     per_round: int = Field(default=15, ge=1)
     clusters: int = Field(default=20, ge=1)
-    rho: float = Field(default=0.005, ge=0)
+    rho: float = Field(default=0.0005, ge=0)
+    budget: float = Field(default=10.0, gt=0)
     rounds: int = Field(default=300, ge=1)
     every: int = Field(default=20, ge=1)
     steps: list[int] = Field(default=[30, 100, 300, 1000, 3000, 10_000, 30_000], min_length=1)
@@ -37,6 +38,12 @@ class Annealing(Measurement):
     alpha: float = Field(default=100.0, ge=0)
     gamma: float = Field(default=5.0, ge=0)
     seeds: int = Field(default=5, ge=1)
+
+    @model_validator(mode="after")
+    def _has_choices(self) -> Self:
+        if self.per_round >= self.clients or self.rounds * self.per_round <= self.clients + self.every * self.per_round:
+            raise ValueError("annealing.rounds is too small, or per_round too large, for a choice among known clients")
+        return self
 
     def rows(self, progress: Progress = lambda _: None) -> Iterator[Row]:
         """Yield a row per reward, method, number of steps and seed: median and 90th percentile gap, optima found."""
@@ -60,7 +67,7 @@ class Annealing(Measurement):
         labels = stream(seed, "clusters").integers(0, self.clusters, self.clients) if clustered else None
         selector = Selector(
             np.ones(self.clients), self.per_round, alpha=self.alpha, gamma=self.gamma, tau_min=_TAU_MIN, seed=seed,
-            schedule=Geometric(200.0, 0.04), clusters=labels, rho=self.rho if clustered else 0.0,
+            schedule=Geometric(self.budget, 0.04), clusters=labels, rho=self.rho if clustered else 0.0,
         )  # fmt: skip
         for number in range(self.rounds):
             problem = selector.problem()

@@ -1,4 +1,4 @@
-"""What a measurement is: validated settings, and rows of numbers that depend on nothing else."""
+"""What a measurement is: validated settings, and rows that follow from them (times also from the machine)."""
 
 from __future__ import annotations
 

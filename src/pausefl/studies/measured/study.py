@@ -7,6 +7,8 @@ scales ``half`` and ``smoke``; the section of that name has the settings.
 from __future__ import annotations
 
 import csv
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from pausefl.errors import ConfigError
+from pausefl.statefile import write_whole
 from pausefl.studies.measured import KINDS
 from pausefl.studies.measured.base import Measurement, Progress, Row
 from pausefl.studies.sections import Section, validated, value_of
@@ -46,6 +49,8 @@ class MeasuredStudy:
         for section in sections:
             if section != checked.measures:
                 raise ConfigError(f"{name} has a section [{section}], but measures {checked.measures}; remove it")
+            if not isinstance(sections[section], Mapping):
+                raise ConfigError(f"{section} is {sections[section]!r}, but must be a section; mend the file")
         study = cls(name, checked, sections.get(checked.measures, {}))
         study.measurement("full")
         return study
@@ -65,12 +70,21 @@ class MeasuredStudy:
         return validated(KINDS[kind], settings, kind)
 
 
-def write_rows(measurement: Measurement, path: Path, progress: Progress = lambda _: None) -> list[Row]:
-    """Measure, write the rows as CSV, and return them."""
+def write_rows(measurement: Measurement, folder: Path, progress: Progress = lambda _: None) -> list[Row]:
+    """Measure, write the rows as CSV with the settings beside them, and return them.
+
+    A folder of other settings is left alone: rows take long to measure and are quickly overwritten.
+    """
+    settings = json.dumps(measurement.model_dump(), indent=1) + "\n"
+    kept = folder / "settings.json"
+    if kept.exists() and kept.read_text(encoding="utf-8") != settings:
+        raise ConfigError(f"{folder} holds rows of other settings; name another folder, or delete this one")
     rows = list(measurement.rows(progress))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "rows.csv", table.getvalue())
+    write_whole(kept, settings)
     return rows

@@ -1,0 +1,35 @@
+"""PAUSE in a Flower app: one strategy wrapper on the server, one mod on the client.
+
+Reference: Flower 1.41, Message API.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pausefl.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from pausefl.flower.checkpoint import Checkpoint
+    from pausefl.flower.mod import PrivateUpdate
+    from pausefl.flower.strategy import PauseStrategy
+
+__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate"]
+
+_HOMES = {
+    "Checkpoint": "pausefl.flower.checkpoint",
+    "PauseStrategy": "pausefl.flower.strategy",
+    "PrivateUpdate": "pausefl.flower.mod",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A client loads nothing of the server's, and the other way round.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "flwr":
+            raise
+        raise MissingExtraError("Flower apps need the 'flower' extra; run: pip install 'pausefl[flower]'") from None

@@ -1,0 +1,70 @@
+"""Everything a server app needs to go on after a crash, in one file that is whole or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.flower.history import Played
+from pausefl.privacy.layers import Tensor
+from pausefl.statefile import read_state, write_state
+from pausefl.types import ClientId
+
+_KIND = "flower run"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """A run after ``round`` complete rounds.
+
+    ``run`` names its releases: a server that died in mid-round asks again under the same names, and clients that had
+    answered send the same bytes instead of paying twice.
+    """
+
+    run: str
+    round: int
+    model: Mapping[str, Tensor]
+    selector: tuple[Mapping[str, Any], Mapping[str, npt.NDArray[Any]]]
+    inner: Mapping[str, npt.NDArray[Any]]
+    history: tuple[Played, ...]
+    exhausted: tuple[ClientId, ...]
+    metrics: Mapping[str, Mapping[str, Any]]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Replace the file, atomically and durably."""
+        header, columns = self.selector
+        values = {
+            "run": self.run, "round": self.round, "selector": dict(header),
+            "shapes": {name: list(tensor.shape) for name, tensor in self.model.items()},
+            "history": [played.plain() for played in self.history],
+            "exhausted": list(self.exhausted), "metrics": dict(self.metrics),
+        }  # fmt: skip
+        arrays = {f"model.{name}": tensor for name, tensor in self.model.items()}
+        arrays |= {f"selector.{name}": column for name, column in columns.items()}
+        arrays |= {f"inner.{name}": array for name, array in self.inner.items()}
+        write_state(path, _KIND, values, arrays)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Checkpoint:
+        """Read a file that ``write`` made; one that is damaged or of another kind is refused."""
+        values, arrays = read_state(path, _KIND)
+        model = _under("model.", arrays)
+        return Checkpoint(
+            values["run"],
+            values["round"],
+            {name: model[name].reshape(shape) for name, shape in values["shapes"].items()},
+            (values["selector"], _under("selector.", arrays)),
+            _under("inner.", arrays),
+            tuple(Played.of(one) for one in values["history"]),
+            tuple(values["exhausted"]),
+            values["metrics"],
+        )
+
+
+def _under(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    return {name.removeprefix(start): np.array(array) for name, array in arrays.items() if name.startswith(start)}

@@ -1,0 +1,87 @@
+"""What must hold of the strategy inside, and what of its state belongs into a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import Strategy
+
+from pausefl.errors import InvalidValueError, require
+
+
+def least_round(inner: Strategy, per_round: int) -> int:
+    """Return the smallest round the inner strategy can play; refuse one that would wait for ever, or choose by itself.
+
+    Flower's strategies wait, without end, until as many nodes are there as they want at least; here only the chosen
+    ever are.
+    """
+    if not isinstance(inner, Strategy):
+        raise InvalidValueError(f"inner is a {type(inner).__name__}, but must be a Flower strategy; e.g. FedAvg()")
+    least = 1
+    for part in _parts(inner):
+        share = getattr(part, "fraction_train", 1.0)
+        require(share == 1.0, "fraction_train of the inner strategy", share, "1.0", "the selector does the choosing")
+        for name in ("min_train_nodes", "min_available_nodes"):
+            count = getattr(part, name, 0)
+            remedy = f"pass {name}={per_round} or less, or let the selector pick more"
+            require(count <= per_round, f"{name} of the inner strategy", count, f"at most {per_round}", remedy)
+            least = max(least, count)
+    return least
+
+
+def least_evaluation(inner: Strategy) -> int:
+    """Return how many nodes the inner strategy wants before it evaluates."""
+    names = ("min_evaluate_nodes", "min_available_nodes")
+    return max([1, *(getattr(part, name, 0) for part in _parts(inner) for name in names)])
+
+
+def inner_state(inner: Strategy) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays a strategy keeps between rounds (momentum, second moments), each under a name that says where.
+
+    Numbers are left out: they are settings, and those are the caller's.
+    """
+    found: dict[str, npt.NDArray[Any]] = {}
+    for depth, part in enumerate(_parts(inner)):
+        for attribute, value in vars(part).items():
+            form, arrays = _form(value)
+            found |= {f"{depth}|{form}|{attribute}|{name}": array for name, array in arrays.items()}
+    return found
+
+
+def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Put back what ``inner_state`` returned."""
+    parts = _parts(inner)
+    grouped: dict[tuple[int, str, str], dict[str, npt.NDArray[Any]]] = {}
+    for key, array in state.items():
+        depth, form, attribute, name = key.split("|", 3)
+        grouped.setdefault((int(depth), form, attribute), {})[name] = np.array(array)
+    for (place, form, attribute), arrays in grouped.items():
+        value: Any = arrays
+        if form == "list":
+            value = list(arrays.values())
+        elif form == "record":
+            value = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        setattr(parts[place], attribute, value)
+
+
+def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+    if isinstance(value, ArrayRecord):
+        return "record", {name: array.numpy() for name, array in value.items()}
+    if isinstance(value, list):
+        value, form = {f"{place:09d}": one for place, one in enumerate(value)}, "list"
+    else:
+        form = "dict"
+    fine = isinstance(value, dict) and all(isinstance(one, np.ndarray) for one in value.values())
+    return form, cast("dict[str, npt.NDArray[Any]]", value) if fine else {}
+
+
+def _parts(inner: Strategy) -> list[Strategy]:
+    """Return a strategy and those it wraps, as Flower's differential privacy strategies do."""
+    parts = [inner]
+    while isinstance(further := getattr(parts[-1], "strategy", None), Strategy):
+        parts.append(further)
+    return parts

@@ -1,0 +1,43 @@
+"""How long a client took: the server's stopwatch, the client's word, or a model where the clock means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from pausefl.cohort import Cohort
+from pausefl.errors import require
+from pausefl.rng import stream
+from pausefl.sim.latency import LatencyModel
+from pausefl.types import ClientId, Seconds
+
+Latency: TypeAlias = Literal["round-trip", "reported"] | LatencyModel
+"""``round-trip``: measured here, with Flower's own seconds of overhead.  ``reported``: the client's training time, by
+its word, and at most the round trip; clients that report none are taken at their round trip.  A model: virtual seconds
+per client and round, for the simulation engine, where clients wait for each other's processors."""
+
+
+def check_latency(latency: Latency, clients: int) -> None:
+    """Refuse what is neither a name nor a model of as many clients."""
+    if isinstance(latency, str):
+        bound = "'round-trip', 'reported' or a latency model"
+        require(latency in ("round-trip", "reported"), "latency", latency, bound, "choose one")
+    else:
+        found = len(latency) if hasattr(latency, "sample") else latency
+        require(found == clients, "latency model", found, f"one of {clients} clients", "a column per client")
+
+
+def latencies(
+    latency: Latency, number: int, cohort: Cohort, seed: int,
+    measured: Mapping[ClientId, Seconds], reported: Mapping[ClientId, Seconds],
+) -> dict[ClientId, Seconds]:  # fmt: skip
+    """Return the latency of every client that answered in round ``number``."""
+    if latency == "round-trip":
+        return dict(measured)
+    if latency == "reported":
+        return {client: min(seconds, reported.get(client, seconds)) for client, seconds in measured.items()}
+    if isinstance(latency, str):
+        return {}
+    virtual = latency.sample(stream(seed, "flower latency", number))
+    rows = cohort.rows(measured)
+    return {client: float(virtual[row]) for client, row in zip(measured, rows.tolist(), strict=True)}

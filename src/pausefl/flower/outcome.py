@@ -1,0 +1,108 @@
+"""What came of a round: which replies are sound, who took how long, who refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+
+from pausefl.errors import is_finite
+from pausefl.flower.grid import Exchange
+from pausefl.flower.protocol import Note, Refusal
+from pausefl.types import ClientId, FloatArray, Seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A round as the server saw it; ``errors`` are replies without content, which the inner strategy logs."""
+
+    sound: Mapping[ClientId, Message]
+    errors: tuple[Message, ...]
+    measured: Mapping[ClientId, Seconds]
+    reported: Mapping[ClientId, Seconds]
+    releases: Mapping[ClientId, int]
+    refused: Mapping[ClientId, str]
+
+    def exhausted(self) -> set[ClientId]:
+        """Return whose budget is gone, by their own word."""
+        return {client for client, why in self.refused.items() if why == "exhausted"}
+
+    def updates(self, model: ArrayRecord) -> dict[ClientId, FloatArray]:
+        """Return what each client sent, less the model, flat."""
+        before = _flat(model)
+        return {
+            client: _flat(next(iter(reply.content.array_records.values()))) - before
+            for client, reply in self.sound.items()
+        }
+
+
+def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None) -> Outcome:
+    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer."""
+    sound: dict[ClientId, Message] = {}
+    errors: list[Message] = []
+    reported: dict[ClientId, Seconds] = {}
+    releases: dict[ClientId, int] = {}
+    refused: dict[ClientId, str] = {}
+    replies = exchange.by_node()
+    for node, client in chosen.items():
+        reply = replies.get(node)
+        if reply is None:
+            refused[client] = "no answer"
+        elif reply.has_error():
+            errors.append(reply)
+            refusal = Refusal.of(reply.error)
+            # What the SuperLink says in a node's place is that it cannot be reached.
+            silent = reply.metadata.src_node_id != node
+            refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
+            if refusal is not None and refusal.releases is not None:
+                releases[client] = refusal.releases
+        elif not _fits(reply, model, weight):
+            refused[client] = "unsound"
+        else:
+            sound[client] = reply
+            note = Note.of(reply)
+            if note is not None:
+                releases[client] = note.releases
+                if note.seconds is not None:
+                    reported[client] = note.seconds
+    measured = {client: exchange.seconds[node] for node, client in chosen.items() if client in sound}
+    return Outcome(sound, tuple(errors), measured, reported, releases, refused)
+
+
+def settle(outcome: Outcome, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
+    """Make the replies ones that can be averaged.
+
+    Owners allow different metrics, and Flower refuses to average unlike ones: only those that all have stay.  A policy
+    that draws with replacement brings aggregation weights of its own.
+    """
+    records = {client: next(iter(r.content.metric_records.values())) for client, r in outcome.sound.items()}
+    common = set.intersection(*(set(record) for record in records.values())) if records else set()
+    for client, record in records.items():
+        for name in set(record) - common:
+            del record[name]
+        if weights is not None and weight is not None:
+            record[weight] = float(weights[client])
+
+
+def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
+    arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
+    if len(arrays) != 1 or len(metrics) != 1 or set(arrays[0]) != set(model):
+        return False
+    value = 1.0 if weight is None else metrics[0].get(weight)
+    if not is_finite(value) or not cast(float, value) > 0.0:
+        return False
+    try:
+        tensors = {name: array.numpy() for name, array in arrays[0].items()}
+    except Exception:  # whatever bytes a client sent in place of an array
+        return False
+    return all(
+        tensors[name].shape == tuple(array.shape) and bool(np.isfinite(tensors[name]).all())
+        for name, array in model.items()
+    )
+
+
+def _flat(record: ArrayRecord) -> FloatArray:
+    return np.concatenate([np.asarray(array.numpy(), dtype=np.float64).ravel() for array in record.values()])

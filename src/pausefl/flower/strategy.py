@@ -1,0 +1,267 @@
+"""The wrapper strategy: PAUSE chooses the nodes, any Flower strategy does the rest.
+
+Reference: PAUSE, Alg. 1; Flower 1.41's ``Strategy.start``, whose loop this one follows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from flwr.supercore import log
+
+from pausefl.errors import (
+    InvalidValueError,
+    NotEnoughClientsError,
+    OutOfOrderError,
+    StateFileError,
+    is_finite,
+    require,
+)
+from pausefl.flower.checkpoint import Checkpoint
+from pausefl.flower.grid import ChosenGrid, Exchange, TimedGrid
+from pausefl.flower.history import Played
+from pausefl.flower.inner import inner_state, least_evaluation, least_round, restore_inner
+from pausefl.flower.latency import Latency, check_latency, latencies
+from pausefl.flower.loop import Plan, Progress, play
+from pausefl.flower.outcome import Outcome, read_outcome, settle
+from pausefl.flower.protocol import RECORD, Request
+from pausefl.flower.roster import Names, Roster
+from pausefl.flower.update import record_of
+from pausefl.problem import Selection
+from pausefl.selector import Selector
+from pausefl.types import ClientId, Epsilon, Seconds
+
+
+class PauseStrategy(Strategy):
+    """Wraps any Flower strategy: it sees, in each round, only the nodes that the selector chose.
+
+    ``latency``: see :data:`~pausefl.flower.latency.Latency`.  ``names``: how nodes are recognised, see
+    :mod:`~pausefl.flower.roster`.  ``fewer``: with fewer candidates than the selector wants, an ``"error"`` after
+    ``wait`` seconds, or a ``"smaller"`` round.  ``checkpoint``: a file, written after each round; if it is there,
+    ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to stay below; they only get stricter by it.
+
+    Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
+    counts as no answer; one whose budget is gone is not a candidate again.  When nobody has budget left, the run ends.
+    """
+
+    def __init__(
+        self,
+        inner: Strategy,
+        selector: Selector,
+        *,
+        latency: Latency = "round-trip",
+        names: Names = "hello",
+        fewer: Literal["error", "smaller"] = "error",
+        wait: Seconds = 60.0,
+        poll: Seconds = 0.1,
+        checkpoint: str | os.PathLike[str] | None = None,
+        epsilon: Epsilon | None = None,
+        clip: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(selector, Selector):
+            raise InvalidValueError(
+                f"selector is a {type(selector).__name__}, but must be a pausefl.Selector; pass one"
+            )
+        require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
+        require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
+        check_latency(latency, len(selector.cohort))
+        self._least = least_round(inner, selector.per_round)
+        self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
+        self._fewer, self._wait, self._poll, self._seed = fewer, wait, poll, seed
+        self._path = None if checkpoint is None else Path(checkpoint)
+        self._wish = Request("check", 0, epsilon=epsilon, clip=clip)
+        self._history: list[Played] = []
+        self._exhausted: set[ClientId] = set()
+        self._roster: Roster | None = None
+        self._run = ""
+        self._here: dict[ClientId, int] = {}
+        self._chosen: dict[int, ClientId] = {}
+        self._model = ArrayRecord()
+        self._exchange: Exchange | None = None
+
+    @property
+    def history(self) -> tuple[Played, ...]:
+        """Who was picked in each round, why, and what came of it."""
+        return tuple(self._history)
+
+    @property
+    def exhausted(self) -> frozenset[ClientId]:
+        """The clients whose budget is gone."""
+        return frozenset(self._exhausted)
+
+    def summary(self) -> None:
+        """Log who chooses and by what measure, the latest round, and the inner strategy."""
+        kind = self._latency if isinstance(self._latency, str) else type(self._latency).__name__
+        log(INFO, "\t├──> PAUSE: %r", self._selector)
+        log(INFO, "\t│\t├── latency: %s, names: %s, too few nodes: %s", kind, self._names, self._fewer)
+        log(INFO, "\t│\t├── checkpoint: %s", self._path or "none")
+        if self._history:
+            log(INFO, "\t│\t├── %s", self._history[-1].line())
+        log(INFO, "\t│\t└── budget gone: %s", ", ".join(sorted(map(str, self._exhausted))) or "nobody's")
+        self._inner.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Choose the nodes, and let the inner strategy write their messages."""
+        if not isinstance(grid, TimedGrid) or self._roster is None:
+            raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
+        ready = self._candidates(grid, server_round)
+        chosen = self._selector.select(ready, allow_fewer=self._fewer == "smaller")
+        self._chosen = {self._here[client]: client for client in chosen.members}
+        self._model = arrays
+        view = ChosenGrid(grid, list(self._chosen))
+        messages = list(self._inner.configure_train(server_round, arrays, config, view))
+        asked = sorted(message.metadata.dst_node_id for message in messages)
+        if asked != sorted(self._chosen):
+            raise OutOfOrderError(
+                f"the inner strategy asks {len(asked)} nodes, but {len(self._chosen)} were chosen; "
+                "it must send one message to each node that its grid shows"
+            )
+        request = Request(self._run, server_round, epsilon=self._wish.epsilon, clip=self._wish.clip).record()
+        for content in {id(message.content): message.content for message in messages}.values():
+            content[RECORD] = request
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Learn from who answered when, and let the inner strategy aggregate what is sound."""
+        chosen, exchange = self._selector.pending, self._exchange
+        if chosen is None or exchange is None:
+            raise OutOfOrderError("aggregate_train was called with no open round; call start")
+        weight = getattr(self._inner, "weighted_by_key", None)
+        outcome = read_outcome(exchange, self._chosen, self._model, weight)
+        seconds = latencies(
+            self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
+        )
+        updates = outcome.updates(self._model) if self._selector.policy.learns else None
+        self._selector.observe(seconds, updates)
+        self._selector.report(outcome.releases)
+        self._exhausted |= outcome.exhausted()
+        if self._roster is not None:
+            self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
+        self._exchange = None
+        self._note(server_round, chosen, seconds, outcome)
+        settle(outcome, weight, chosen.weights)
+        arrays, metrics = self._inner.aggregate_train(server_round, [*outcome.sound.values(), *outcome.errors])
+        return arrays, MetricRecord({**(metrics or {}), **self._history[-1].metrics()})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the inner strategy evaluate on the nodes that are there, if they are enough for it."""
+        if getattr(self._inner, "fraction_evaluate", 1.0) == 0.0:
+            return []
+        needed = least_evaluation(self._inner)
+        if len(self._here) < needed:
+            log(WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(self._here), needed)
+            return []
+        view = ChosenGrid(grid, list(self._here.values()))
+        return self._inner.configure_evaluate(server_round, arrays, config, view)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Let the inner strategy do it."""
+        return self._inner.aggregate_evaluate(server_round, replies)
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Play up to ``num_rounds`` rounds, from the checkpoint if there is one; return Flower's result."""
+        begun = self._begin(grid, initial_arrays)
+        timed = TimedGrid(grid, poll=self._poll)
+        self.summary()
+        plan = Plan(num_rounds, timeout, train_config or ConfigRecord(), evaluate_config or ConfigRecord(), evaluate_fn)
+        return play(self, timed, begun, plan)
+
+    def exchange(self, grid: TimedGrid, messages: Iterable[Message], timeout: Seconds) -> Iterable[Message]:
+        """Send a round's messages and time the replies."""
+        self._exchange = grid.exchange(messages, timeout)
+        return self._exchange.replies
+
+    def solvent(self) -> bool:
+        """Whether any client may have budget left, for all that is known here."""
+        return len(self._broke()) < len(self._selector.cohort)
+
+    def save(self, progress: Progress) -> None:
+        """Write the checkpoint, if there is to be one."""
+        if self._path is not None:
+            model = {name: array.numpy() for name, array in progress.arrays.items()}
+            Checkpoint(
+                self._run, progress.round, model, self._selector.state(), inner_state(self._inner),
+                self.history, tuple(sorted(self._exhausted, key=str)), progress.metrics(),
+            ).write(self._path)  # fmt: skip
+
+    def _begin(self, grid: Grid, initial: ArrayRecord) -> Progress:
+        progress = Progress(0, initial, Result(arrays=initial))
+        # Not Flower's id alone: a second start in one run is not a repetition of the first.
+        self._run = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}"
+        if self._path is not None and self._path.exists():
+            found = Checkpoint.read(self._path)
+            shapes = {name: tuple(tensor.shape) for name, tensor in found.model.items()}
+            if shapes != {name: tuple(array.shape) for name, array in initial.items()}:
+                raise StateFileError(f"{self._path} holds another model than the one to start from; name another file")
+            self._selector.restore(*found.selector)
+            restore_inner(self._inner, found.inner)
+            self._run, self._history, self._exhausted = found.run, list(found.history), set(found.exhausted)
+            progress = Progress.of(found.round, record_of(found.model), found.metrics)
+            log(INFO, "pausefl: goes on after round %s of %s", found.round, self._path)
+        else:
+            self.save(progress)  # the run keeps its name even if it dies in its first round
+        self._roster = Roster(self._selector.cohort.ids, self._names, self._run)
+        return progress
+
+    def _candidates(self, grid: TimedGrid, number: int) -> list[ClientId]:
+        """Return who is there and has budget left, as far as is known; too few is an error."""
+        if self._roster is None:
+            return []
+        least = self._selector.per_round if self._fewer == "error" else self._least
+        want = self._selector.per_round
+        found = self._roster.present(grid, want, self._wait, least=least, without=self._broke())
+        self._here = dict(found.nodes)
+        self._selector.report(found.releases)
+        broke = self._broke()
+        ready = [client for client in self._here if client not in broke]
+        if len(ready) < least:
+            raise NotEnoughClientsError(
+                f"candidates are {len(ready)} ({len(self._here)} there, {len(broke)} without budget), but "
+                f"round {number} needs {least}; start more nodes, wait longer, or pass fewer='smaller'"
+            )
+        return ready
+
+    def _broke(self) -> set[ClientId]:
+        """Return who has no budget left: by their own word, or by their count of releases."""
+        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
+        rows = [] if limit is None else np.flatnonzero(cohort.releases >= limit).tolist()
+        return self._exhausted.union(cohort.ids[row] for row in rows)
+
+    def _note(self, number: int, chosen: Selection, seconds: Mapping[ClientId, Seconds], outcome: Outcome) -> None:
+        cohort = self._selector.cohort
+        spent = self._selector.spent()
+        played = Played(
+            number,
+            chosen.members,
+            {name: value if is_finite(value) else None for name, value in chosen.terms.items()},
+            {str(client): taken for client, taken in seconds.items()},
+            {str(client): why for client, why in outcome.refused.items()},
+            {str(client): float(spent[row]) for client, row in zip(chosen, cohort.rows(chosen).tolist(), strict=True)},
+        )
+        self._history.append(played)
+        log(INFO, "pausefl: %s", played.line())

@@ -1,0 +1,270 @@
+"""A real SuperLink, real SuperNodes, real kills; the app is the example's, started by the example's own script."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pausefl
+from pausefl.flower import Checkpoint
+from pausefl.privacy import FixedHorizon, SqliteLedger
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "flower-digits"
+HORIZON = FixedHorizon(budget=40.0, releases=20)
+OWNER = """
+name = "client-{{partition-id}}"
+
+[schedule]
+kind = "fixed-horizon"
+budget = {budget}
+releases = {releases}
+
+[mechanism]
+kind = "privunit"
+l2 = 1.0
+
+[replies]
+allow = ["num-examples"]
+"""
+
+
+def load_script() -> Any:
+    spec = importlib.util.spec_from_file_location("flower_digits_deploy", EXAMPLE / "deploy.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def patience(seconds: float) -> float:
+    """What takes so long on an idle machine takes longer on a busy one."""
+    return seconds * min(8.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
+def owner_file(path: Path, budget: float, releases: int) -> Path:
+    path.write_text(OWNER.format(budget=budget, releases=releases))
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever distributes the tests: never two deployments at a time, they would starve each other."""
+    shared = tmp_path_factory.getbasetemp()
+    with (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared).joinpath("flower.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="module")
+def deployment(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One SuperLink and three SuperNodes, the first of them slow; plaintext."""
+    folder = tmp_path_factory.mktemp("deployment")
+    script = load_script()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
+        with script.Deployment(
+            folder / "d",
+            owner=owner_file(folder / "owner.toml", HORIZON.budget, HORIZON.releases),
+            delays=(3.0, 0.0, 0.0),
+        ) as made:
+            yield made
+
+
+class Run:
+    """A run under way; whatever happens, its process is gone at the end."""
+
+    def __init__(self, deployment: Any, name: str, app: Path = EXAMPLE, **config: object) -> None:
+        self.log = deployment.folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] = deployment.begin_run(app, config, self.log)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def end(self) -> str:
+        self.process.wait(timeout=patience(150))
+        return self.log.read_text(errors="replace")
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + patience(90)
+    while not true():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def charges(deployment: Any, node: int) -> tuple[Any, ...]:
+    path = deployment.owner_folder(node) / "ledger.db"
+    return SqliteLedger(path, create=False).charges(f"client-{node}") if path.exists() else ()
+
+
+def counts(deployment: Any) -> list[int]:
+    return [len(charges(deployment, node)) for node in range(3)]
+
+
+def releases(deployment: Any, since: list[int]) -> list[list[str]]:
+    return [[charge.release for charge in charges(deployment, node)[since[node] :]] for node in range(3)]
+
+
+def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_received(deployment: Any) -> None:
+    before, state = counts(deployment), deployment.folder / "first.state"
+    with Run(deployment, "first", rounds=3, checkpoint=str(state)) as run:
+        said = run.end()
+    found = Checkpoint.read(state)
+    assert found.round == 3, said
+    alone = pausefl.Selector({f"client-{n}": size for n, size in enumerate([479, 479, 479])}, per_round=2)
+    alone.report({f"client-{n}": count for n, count in enumerate(before)})
+    for played in found.history:  # the same latencies lead to the same choice
+        assert alone.select().members == played.members
+        alone.observe({member: played.seconds[str(member)] for member in played.members})
+        assert not played.refused
+        assert all(0.1 < seconds < 100 for seconds in played.seconds.values())
+    for node, fresh in enumerate(releases(deployment, before)):
+        received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
+        assert fresh == received
+        ledger = SqliteLedger(deployment.owner_folder(node) / "ledger.db", create=False)
+        assert ledger.spent(f"client-{node}") == pytest.approx(float(HORIZON.spent(before[node] + len(fresh))))
+        assert {charge.noise for charge in charges(deployment, node)} <= {"secure"}
+        ledger.verify()
+    for played in found.history:
+        assert played.line() in said
+
+
+def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deployment: Any) -> None:
+    before, state = counts(deployment), deployment.folder / "killed.state"
+    asked = {
+        "rounds": 3,
+        "per-round": 3,
+        "fewer": "smaller",
+        "timeout": patience(20),
+        "wait": patience(30),
+        "checkpoint": str(state),
+    }
+    with Run(deployment, "killed", **asked) as run:
+        until(lambda: counts(deployment)[0] > before[0], "the slow node to be charged")
+        deployment.kill("supernode-0", signal.SIGKILL)
+        after_kill = counts(deployment)[0]
+        assert after_kill == before[0] + 1
+        deployment.start_node(0)
+        said = run.end()
+    found = Checkpoint.read(state)
+    assert found.round == 3, said
+    assert found.history[0].refused["client-0"] == "no answer"
+    back = [played.round for played in found.history if "client-0" in played.seconds]
+    assert back and back[-1] == 3, said
+    for node, fresh in enumerate(releases(deployment, before)):
+        asked_in = [played.round for played in found.history if f"client-{node}" in played.members]
+        assert fresh == [f"{found.run}/{number}" for number in asked_in]
+    assert [charge.play for charge in charges(deployment, 0)] == list(range(1, after_kill + len(back) + 1))
+
+
+def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: Any) -> None:
+    before, state = counts(deployment), deployment.folder / "resumed.state"
+    with Run(deployment, "dying", rounds=2, checkpoint=str(state)):
+        until(lambda: state.exists() and Checkpoint.read(state).round == 1, "the first round")
+        after_first = counts(deployment)
+        until(lambda: counts(deployment) != after_first, "a charge of the second round")
+        pid = deployment.server_app()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    dead = Checkpoint.read(state)
+    assert dead.round == 1
+    with Run(deployment, "resumed", rounds=2, checkpoint=str(state)) as run:
+        said = run.end()
+    found = Checkpoint.read(state)
+    assert "goes on after round 1" in said
+    assert (found.run, found.round) == (dead.run, 2), said
+    assert found.history[0] == dead.history[0]
+    for node, fresh in enumerate(releases(deployment, before)):
+        asked = {f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members}
+        assert len(fresh) == len(set(fresh))
+        assert asked <= set(fresh)  # one that was asked before the crash and not after it was charged, too
+
+
+def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deployment: Any, tmp_path: Path) -> None:
+    """A node of its own, with two releases to give; a thousand requests go through the mod in tests/flower."""
+    app = tmp_path / "hostile"
+    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__", "deployment"))
+    shutil.copy(Path(__file__).with_name("hostile_server.py"), app / "digits_app" / "server.py")
+    deployment.add_owner(3, owner_file(tmp_path / "owner.toml", budget=4.0, releases=2))
+    deployment.start_node(3)
+    try:
+        with Run(deployment, "hostile", app, checkpoint=str(tmp_path / "told.json")) as run:
+            said = run.end()
+        assert (tmp_path / "told.json").exists(), said + deployment.log("supernode-3")[-3000:]
+    finally:
+        deployment.kill("supernode-3", signal.SIGTERM)
+    told = {entry["what"]: entry for entry in json.loads((tmp_path / "told.json").read_text())}
+    ledger = SqliteLedger(deployment.owner_folder(3) / "ledger.db", create=False)
+    assert len(ledger.charges("client-3")) == 2
+    assert ledger.spent("client-3") <= 4.0
+    answered = {what: entry["update"] for what, entry in told.items() if entry["update"] is not None}
+    assert len({tuple(update) for update in answered.values()}) == 2
+    assert answered["first"] == answered["replay"]
+    for what, update in answered.items():
+        # The clip is 1: noise makes it far longer.
+        assert np.linalg.norm(update) > 20, what
+        assert told[what]["metrics"].keys() == {"num-examples"}
+        assert told[what]["records"] == [["arrays"], ["arrays", "metrics", "pausefl"]]
+    refused = {what: entry["error"] for what, entry in told.items() if entry["error"] is not None}
+    assert "(repeated)" in refused["other content"]
+    assert "(not-allowed)" in refused["evaluate"]
+    later = [what for what in ("no name", "new run", "new round") if what in refused]
+    assert len(later) == 2
+    assert all("(exhausted)" in refused[what] and "[releases: 2]" in refused[what] for what in later)
+
+
+def test_5_the_simulation_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
+    state, script = tmp_path / "sim.state", load_script()
+    owner = owner_file(tmp_path / "owner.toml", HORIZON.budget, HORIZON.releases)
+    with script.Deployment(tmp_path / "s", 10, owner=owner, simulation=True) as made:
+        config = {"rounds": 3, "clients": 10, "per-round": 3, "latency": "virtual", "checkpoint": str(state)}
+        with Run(made, "sim", **config) as run:
+            said = run.end()
+    found = Checkpoint.read(state)
+    assert found.round == 3, said
+    ledger = SqliteLedger(made.owner_folder(0) / "ledger.db", create=False)
+    for node in range(10):
+        received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
+        assert [charge.release for charge in ledger.charges(f"client-{node}")] == received
+    assert sum(len(played.seconds) for played in found.history) == 9
+    assert all(seconds < 2.0 for played in found.history for seconds in played.seconds.values())  # virtual
+
+
+def test_6_two_runs_continue_one_ledger(deployment: Any) -> None:
+    states = [deployment.folder / "one.state", deployment.folder / "two.state"]
+    before = counts(deployment)
+    for state in states[sum(before) > 0 :]:  # the first test's run counts as one, if it was played
+        with Run(deployment, state.stem, **{"rounds": 1, "per-round": 3, "checkpoint": str(state)}) as run:
+            said = run.end()
+        assert Checkpoint.read(state).round == 1, said
+    runs = {charge.release.partition("/")[0] for node in range(3) for charge in charges(deployment, node)}
+    assert len(runs) >= 2
+    last = Checkpoint.read(states[-1])
+    for node in range(3):
+        rows = charges(deployment, node)
+        assert [row.play for row in rows] == list(range(1, len(rows) + 1))
+        assert [row.epsilon for row in rows] == [HORIZON.epsilon(row.play) for row in rows]
+        assert last.selector[1]["releases"][node] == len(
+            rows
+        )  # and the second run's server knows of the first run's releases

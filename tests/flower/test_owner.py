@@ -1,0 +1,88 @@
+"""The owner's file: read strictly, and nobody else's word counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.flower.owner import find_owner, read_owner
+from pausefl.privacy import FixedHorizon, Laplace, PrivUnit
+
+GOOD = """
+name = "clinic-{partition-id}"
+[schedule]
+kind = "fixed-horizon"
+budget = 8
+releases = 4
+[mechanism]
+kind = "laplace"
+unit = "coordinate"
+width = 0.5
+batch_norm = "keep-local"
+"""
+
+
+def read(tmp_path, text):
+    (tmp_path / "owner.toml").write_text(text)
+    return read_owner(tmp_path / "owner.toml", {"partition-id": 3})
+
+
+def test_everything_is_read_and_what_is_not_said_is_forbidden(tmp_path):
+    owner = read(tmp_path, GOOD)
+    assert owner.name == "clinic-3"
+    assert owner.ledger == tmp_path / "ledger.db"
+    assert owner.schedule == FixedHorizon(8.0, 4)
+    assert owner.mechanism == Laplace(unit="coordinate", width=0.5)
+    assert owner.batch_norm == "keep-local"
+    assert owner.allow == owner.messages == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("budget = 8", "bugdet = 8", "did you mean 'schedule.budget'"),
+        ("budget = 8", "budget = -8", "budget is -8"),
+        ("budget = 8", "budget = true", "must be a number or a text"),
+        ("budget = 8", "budget = inf", "budget is inf"),
+        ("releases = 4", "", "schedule.releases is missing"),
+        ("releases = 4", "decay = 0.1\nreleases = 4", "schedule.decay is not a known key"),
+        ('kind = "laplace"', 'kind = "nothing"', "mechanism.kind is 'nothing'"),
+        ("width = 0.5", "width = 'wide'", ""),
+        ("width = 0.5", "l1 = 0.5", "left out with unit='coordinate'"),
+        ('"keep-local"', '"send"', "mechanism.batch_norm is 'send'"),
+        ("clinic-{partition-id}", "clinic-{nowhere}", "asks for 'nowhere'"),
+        ("clinic-{partition-id}", "", "name is ''"),
+        ("[schedule]", "[replies]\nallow = 'all'\n[schedule]", "must be a list of names"),
+        ("[schedule]", "[replies]\nmessages = ['train']\n[schedule]", "must be of evaluate, query"),
+        ("[schedule]", "[replies]\nkeep = -1\n[schedule]", "replies.keep is -1"),
+        ("[schedule]", "alow = 1\n[schedule]", "alow is not a known key"),
+        ("[mechanism]", "[mechanisms]", "did you mean 'mechanism'"),
+        ("[schedule]", "[schedule", "is no TOML file"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_reason(tmp_path, old, new, said):
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert said in str(caught.value)
+    assert str(tmp_path / "owner.toml") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_owner_says_where_the_file_is_before_the_app_does(tmp_path, monkeypatch):
+    monkeypatch.delenv("PAUSEFL_OWNER", raising=False)
+    assert find_owner({}, "app.toml").name == "app.toml"
+    monkeypatch.setenv("PAUSEFL_OWNER", "variable.toml")
+    assert find_owner({}, "app.toml").name == "variable.toml"
+    assert find_owner({"pausefl-owner": "node.toml"}, "app.toml").name == "node.toml"
+    monkeypatch.delenv("PAUSEFL_OWNER")
+    with pytest.raises(ConfigError, match="no owner's file is named"):
+        find_owner({}, None)
+
+
+def test_a_smaller_clip_is_taken_and_a_larger_one_is_not(tmp_path):
+    owner = read(tmp_path, GOOD)
+    assert owner.stricter(0.1) == Laplace(unit="coordinate", width=0.1)
+    assert owner.stricter(None) is owner.stricter(7.0) is owner.mechanism
+    cut = GOOD.index("[mechanism]")
+    unit = read(tmp_path, GOOD[:cut] + '[mechanism]\nkind = "privunit"\nl2 = 2.0\nnorm = "private"\n')
+    assert unit.stricter(0.5) == PrivUnit(l2=0.5, norm="private")
