@@ -57,13 +57,13 @@ def picture() -> str:
     for i, (name, who) in enumerate(_ROUND):
         y = _TOP + i * step
         inside = step - 8
-        parts.append(_box(right, y, 190, inside, "#0f766e" if name != "reserve" else "#b91c1c"))
+        parts.append(_box(right, y, 216, inside, "#0f766e" if name != "reserve" else "#b91c1c"))
         parts.append(_text(right + 14, y + inside / 2 + 5, "n", name))
-        parts.append(f'<text x="{right + 180:g}" y="{y + inside / 2 + 4:g}" class="w" text-anchor="end">{who}</text>')
+        parts.append(f'<text x="{right + 206:g}" y="{y + inside / 2 + 4:g}" class="w" text-anchor="end">{who}</text>')
         if i:
-            x = right + 95
+            x = right + 108
             parts.append(f'<path d="M{x - 4:g} {y - 7:g} h8 l-4 6 z" fill="#94a3b8"/>')
-    return _PICTURE.format(wide=right + 190 + _LEFT, high=bottom + 14, parts="\n".join(parts))
+    return _PICTURE.format(wide=right + 216 + _LEFT, high=bottom + 14, parts="\n".join(parts))
 
 
 def _room(room: Box) -> str:
