@@ -6,7 +6,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -
 SETUP  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports soak bench bench-peers clean
+.PHONY: help demo test check lint types imports docs package licences soak bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -25,7 +25,7 @@ $(VENV)/demo: $(VENV)/python $(SETUP)
 
 $(VENV)/dev: $(VENV)/demo
 	@echo "setting up $(VENV) (everything; a few minutes)"
-	@$(PIP) --editable '.[all,dev]'
+	@$(PIP) --editable '.[all,dev,docs]'
 	@touch $@
 
 demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy; ends with a table and an HTML report
@@ -44,7 +44,18 @@ types: $(VENV)/dev
 imports: $(VENV)/dev
 	@$(BIN)/lint-imports
 
-check: lint types imports test  ## lint, types, import rules and all tests
+docs: $(VENV)/dev  ## the documentation site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python tools/offline.py build/site
+
+package: $(VENV)/dev  ## wheel and sdist into dist, and the wheel tried in a new environment
+	@$(BIN)/python -m build --outdir dist . >/dev/null
+	@$(BIN)/python -m pytest -m package tests/packaging
+
+licences: $(VENV)/dev  ## write docs/licences.md from the installed packages
+	@$(BIN)/python tools/licences.py docs/licences.md
+
+check: lint types imports test docs package  ## lint, types, import rules, all tests, the site and the wheel
 
 soak: $(VENV)/dev  ## the slow part of the robustness tests: memory over 5,000 rounds, 2,000 strange inputs
 	@$(BIN)/python tests/robustness/soak.py

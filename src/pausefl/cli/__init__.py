@@ -11,11 +11,13 @@ import click
 import typer
 
 from pausefl import __version__
+from pausefl.cli.arguments import finished
 from pausefl.errors import PauseError
 
 app = typer.Typer(
     name="pausefl",
     help="Low-latency, privacy-aware client selection for federated learning.",
+    epilog="Exit codes: 0 done, 1 an audit refuted the claim, 2 refused (one line says why), 130 and 143 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
             output.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        code = app(arguments, standalone_mode=False)
+        code = finished(typer.main.get_command(app)).main(arguments, prog_name="pausefl", standalone_mode=False)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())

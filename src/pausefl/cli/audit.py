@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.arguments import PRIVACY, AsJson
 
 
 class Choice(StrEnum):
@@ -34,9 +35,11 @@ class Source(StrEnum):
     SECURE = "secure"
 
 
-@app.command()
+@app.command(rich_help_panel=PRIVACY)
 def audit(
-    mechanism: Annotated[Choice, typer.Argument(help="Which mechanism to attack.")],
+    mechanism: Annotated[
+        Choice, typer.Argument(metavar="MECHANISM", help=f"Which mechanism to attack: {', '.join(Choice)}.")
+    ],
     epsilon: Annotated[float, typer.Option(help="What it claims to leak at most, per release.")],
     source: Annotated[Source, typer.Option(help="Which noise to attack.")] = Source.BOTH,
     runs: Annotated[int, typer.Option(help="Releases of each input, 100 or more.")] = 4000,
@@ -47,7 +50,7 @@ def audit(
         bool | None,
         typer.Option("--low-bits/--no-low-bits", help="Look at the floats' last bits; by default of secure noise."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Attack MECHANISM (laplace: per coordinate) and print a lower bound on its epsilon; exit 1 if it is broken."""
     import numpy as np

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Annotated
 
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING, AsJson, DataDir, complete_data
 from pausefl.errors import InvalidValueError
 
 data = typer.Typer(help="Fetch and list data sets.", no_args_is_help=True)
-app.add_typer(data, name="data")
-
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.")]
+app.add_typer(data, name="data", rich_help_panel=TRAINING)
 
 
 @data.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.")], data_dir: DataDir = None
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.", autocompletion=complete_data)],
+    data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set, check it, and store it for later runs."""
     from pausefl.learn.datasets import NAMES, default_data_dir
@@ -33,11 +33,14 @@ def fetch(
 
 
 @data.command("list")
-def list_(data_dir: DataDir = None) -> None:
+def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Say which data sets are there."""
     from pausefl.learn.datasets import NAMES, default_data_dir, stored_path
 
     folder = data_dir or default_data_dir()
-    for name in NAMES:
-        there = name == "digits" or stored_path(name, folder).exists()
+    found = {name: name == "digits" or stored_path(name, folder).exists() for name in NAMES}
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), "data": found}, indent=1))
+        return
+    for name, there in found.items():
         typer.echo(f"{name:14} {'there' if there else f'not there; run: pausefl data fetch {name}'}")

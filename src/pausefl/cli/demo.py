@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING
 from pausefl.cli.run import bars, show
 from pausefl.cli.tables import show_runs
 from pausefl.errors import require
@@ -16,7 +17,7 @@ from pausefl.errors import require
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/demo"),
     rounds: Annotated[int, typer.Option(help="How many rounds each policy plays.")] = 200,

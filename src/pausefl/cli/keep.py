@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def keep(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
     out: Annotated[Path, typer.Option(help="Where the copies go.")],

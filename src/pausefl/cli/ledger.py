@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.arguments import PRIVACY, AsJson
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
     from pausefl.privacy.statement import Statement
 
 commands = typer.Typer(name="ledger", help="Read and verify the record of what has leaked.", no_args_is_help=True)
-app.add_typer(commands)
+app.add_typer(commands, rich_help_panel=PRIVACY)
 
 At = Annotated[Path, typer.Argument(help="The ledger's file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @commands.command()
@@ -61,7 +61,7 @@ def verify(
 @commands.command()
 def export(
     path: At,
-    form: Annotated[str, typer.Option("--format", help="json or csv.")] = "json",
+    form: Annotated[str, typer.Option("--format", help="json or csv; --json means the former.")] = "json",
     as_json: AsJson = False,
 ) -> None:
     """Print every row, in the order of the subjects."""

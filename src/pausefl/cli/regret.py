@@ -18,20 +18,23 @@ from rich.table import Table
 
 from pausefl import __version__
 from pausefl.cli import app
+from pausefl.cli.arguments import PAPER, AsJson, complete_policy
 from pausefl.errors import require
 
 
-@app.command()
+@app.command(rich_help_panel=PAPER)
 def regret(
     clients: Annotated[int, typer.Option(help="How many clients there are (half fast, half slow).")] = 30,
     per_round: Annotated[int, typer.Option(help="How many are picked per round.")] = 5,
     rounds: Annotated[int, typer.Option(help="How many rounds to play.")] = 3000,
     seeds: Annotated[int, typer.Option(help="How many independent runs.")] = 5,
-    policy: Annotated[str, typer.Option(help="pause, sa-pause, brute, random or fastest.")] = "pause",
+    policy: Annotated[
+        str, typer.Option(help="pause, sa-pause, brute, random or fastest.", autocompletion=complete_policy)
+    ] = "pause",
     alpha: Annotated[float, typer.Option(help="Weight of generalization.")] = 100.0,
     gamma: Annotated[float, typer.Option(help="Weight of privacy.")] = 5.0,
     out: Annotated[Path | None, typer.Option(help="Also write regret.csv, regret.svg and regret.png here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play the selection bandit without training; show regret against log n and the bound of Theorem 1."""
     require(rounds >= 2, "rounds", rounds, "2 or more", "log n is 0 at n = 1")

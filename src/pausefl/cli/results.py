@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.arguments import PAPER
 
 
-@app.command()
+@app.command(rich_help_panel=PAPER)
 def results(
     folder: Annotated[Path, typer.Argument(help="A folder with a folder per study, such as results/.")],
     out: Annotated[Path, typer.Option(help="The Markdown file to write; charts go to images/ beside it.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
@@ -19,15 +21,16 @@ if TYPE_CHECKING:
     from pausefl.studies.config import Config
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; every key has a default.")],
     out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and the summary.")],
-    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
+    overrides: Overrides = None,
     seeds: Annotated[int, typer.Option(help="Run this many seeds, counting up from run.seed.")] = 1,
     jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 1,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
+    data_dir: DataDir = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train under the virtual clock; called again, it resumes where it stopped."""
     from pausefl.studies.config import load_config
@@ -55,17 +58,21 @@ def run(
             raise
     if tensorboard:
         _write_events(folders)
+    if as_json:
+        typer.echo(json.dumps(summaries, indent=1))
+        return
     show_runs(folders)
     typer.echo(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
 
 
 def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
-    """Let the policies and models that a configuration names by import path lie beside it or in the current folder.
+    """Let policies, models and data that a configuration names by import path lie beside it or in the current folder.
 
     Only then, only after everything that is installed, and not without saying so: a file from a stranger must not
     bring code that nobody asked for.
     """
-    named = sorted({name for c in configs for name in (c.selection.policy, c.learning.model) if ":" in name})
+    paths = {name for c in configs for name in (c.selection.policy, c.learning.model, c.data.name)}
+    named = sorted(name for name in paths if ":" in name)
     if named:
         typer.echo(f"pausefl: this configuration runs code of its own: {', '.join(named)}", err=True)
         sys.path += [str(file.resolve().parent), str(Path.cwd())]

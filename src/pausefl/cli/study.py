@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
 from pausefl.cli.run import bars, show, use_own_modules
-from pausefl.cli.tables import show_runs
+from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -20,20 +23,27 @@ if TYPE_CHECKING:
     from pausefl.studies.measured.study import MeasuredStudy
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def study(
-    name: Annotated[str | None, typer.Argument(help="A study of the paper, or a TOML file.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A study of the paper (--list), or a TOML file.", autocompletion=complete_study),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name the paper's studies.")] = False,
-    scale: Annotated[str, typer.Option(help="full, half (an evening on two cores) or smoke (seconds).")] = "half",
+    scale: Annotated[
+        str,
+        typer.Option(help="full, half (an evening on two cores) or smoke (seconds).", autocompletion=complete_scale),
+    ] = "half",
     seeds: Annotated[int | None, typer.Option(help="How many seeds; the study's own number by default.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
     jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Folder for the runs and the report.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and report: runs/NAME-SCALE if left out.")] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
-    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
+    data_dir: DataDir = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run every policy of a study and write its report; called again, it goes on where it stopped.
 
@@ -45,8 +55,12 @@ def study(
     from pausefl.studies.study import Study, scale_named
 
     if listed:
-        for known in study_names():
-            about = load_study(known).about
+        shelf = {known: load_study(known).about for known in study_names()}
+        if as_json:
+            rows = [{"name": n, "title": about.title, "figures": about.figures} for n, about in shelf.items()]
+            typer.echo(json.dumps(rows, indent=1))
+            return
+        for known, about in shelf.items():
             typer.echo(f"{known:18} {about.title}: {', '.join(about.figures)}")
         return
     if name is None:
@@ -62,11 +76,17 @@ def study(
         use_own_modules(Path(name), [task.config for task in tasks])
         _train(tasks, folder, data_dir, jobs)
         page = write_report([folder], folder / "report.html", chosen.about.title, reference or [])
+        if as_json:
+            print_runs([folder])
+            return
         show_runs([folder])
     else:
         require(not reference, "--reference", reference, "left out", f"{chosen.name} has no accuracy or leakage")
         require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
         page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
+        if as_json:
+            typer.echo(json.dumps(list(csv.DictReader((folder / "rows.csv").read_text().splitlines())), indent=1))
+            return
     typer.echo(f"{chosen.about.title}\nreport: {page}")
 
 

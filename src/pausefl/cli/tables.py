@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from pausefl.report.frames import RunData
     from pausefl.report.summary import PolicySummary, Spread
 
 _FALL, _SPENT = 15.0, 0.8
@@ -24,11 +28,7 @@ def _screen() -> Console:
 
 def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -> None:
     """Print the runs in these folders, a line per policy."""
-    from pausefl.report.frames import by_name, read_runs
-    from pausefl.report.summary import default_targets, summarise
-
-    groups = by_name(read_runs(folders))
-    policies = summarise(groups, default_targets(groups) if targets is None else targets)
+    groups, policies = _summaries(folders, targets)
     out = _screen()
     out.print(_glance(policies))
     targets = list(policies[0].time_to)[-max(1, (out.width - 20) // 20) :]
@@ -46,6 +46,21 @@ def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -
                 f"{p.name} fell from {p.best_accuracy.mean:.1f} to {p.accuracy.mean:.1f} %: {p.max_leakage:.1f} of "
                 f"{budget:g} is spent, and late releases are mostly noise; stop earlier, or allow a larger budget."
             )
+
+
+def print_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -> None:
+    """Print the same as JSON, on the standard output."""
+    typer.echo(json.dumps([asdict(policy) for policy in _summaries(folders, targets)[1]], indent=1))
+
+
+def _summaries(
+    folders: Sequence[Path], targets: Sequence[float] | None
+) -> tuple[Mapping[str, Sequence[RunData]], Sequence[PolicySummary]]:
+    from pausefl.report.frames import by_name, read_runs
+    from pausefl.report.summary import default_targets, summarise
+
+    groups = by_name(read_runs(folders))
+    return groups, summarise(groups, default_targets(groups) if targets is None else targets)
 
 
 def _glance(policies: Sequence[PolicySummary]) -> Table:
@@ -68,7 +83,9 @@ def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table
 def _empty(columns: Sequence[str]) -> Table:
     table = Table()
     for name in columns:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=name != "policy")
+        table.add_column(
+            name, justify="left" if name == "policy" else "right", no_wrap=name != "policy", overflow="fold"
+        )
     return table
 
 

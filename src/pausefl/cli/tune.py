@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from pausefl.cli import app
+from pausefl.cli.arguments import TRAINING, DataDir, Overrides, complete_policy, complete_scale, complete_study
 from pausefl.cli.run import bars, show, use_own_modules
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
@@ -16,18 +17,23 @@ from pausefl.errors import ConfigError, require
 _SEED = 100
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def tune(
-    study: Annotated[str, typer.Argument(help="A study of the paper, or a TOML file.")],
+    study: Annotated[str, typer.Argument(help="A study of the paper, or a TOML file.", autocompletion=complete_study)],
     key: Annotated[str, typer.Argument(help="What to vary, e.g. privacy.width.")],
     values: Annotated[str, typer.Argument(help="Its values, e.g. 0.001,0.003,0.01.")],
-    policy: Annotated[str, typer.Option(help="Who picks; random favours no policy of the study.")] = "random",
+    policy: Annotated[
+        str,
+        typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy),
+    ] = "random",
     seed: Annotated[int, typer.Option(help="A seed the study itself does not use.")] = _SEED,
-    scale: Annotated[str, typer.Option(help="full, half or smoke, as for the study.")] = "half",
+    scale: Annotated[
+        str, typer.Option(help="full, half or smoke, as for the study.", autocompletion=complete_scale)
+    ] = "half",
     jobs: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Folder for the runs.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are kept.")] = None,
-    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs: runs/tune-STUDY-KEY if left out.")] = None,
+    data_dir: DataDir = None,
+    overrides: Overrides = None,
 ) -> None:
     """Run a study's settings with one key at several values, and print what came of each."""
     from pausefl.studies.many import Task, run_many

@@ -5,6 +5,8 @@ Reference: Flower 1.41, Message API.
 
 from typing import TYPE_CHECKING, Any
 
+from pausefl.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from pausefl.flower.checkpoint import Checkpoint
     from pausefl.flower.mod import PrivateUpdate
@@ -25,4 +27,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "flwr":
+            raise
+        raise MissingExtraError("Flower apps need the 'flower' extra; run: pip install 'pausefl[flower]'") from None

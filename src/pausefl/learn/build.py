@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
-from torch import nn
 
 from pausefl.errors import InvalidValueError
+from pausefl.learn._torch import nn, torch
 from pausefl.learn.datasets import load_dataset, training_pool
 from pausefl.learn.dense import DenseLearner
 from pausefl.learn.models import build_model

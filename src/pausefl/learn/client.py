@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional
 
+from pausefl.learn._torch import functional, nn, torch
 from pausefl.learn.training import ClientData, LocalPlan
 from pausefl.rng import stream
 from pausefl.types import IntArray

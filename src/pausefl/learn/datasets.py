@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import DataMissingError, InvalidValueError
+from pausefl.learn.own_data import own_arrays
 from pausefl.rng import stream
 from pausefl.statefile import read_state, write_state
 
@@ -45,6 +46,8 @@ def default_data_dir() -> Path:
 
 def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     """Return a data set; those that are not there yet say how to fetch them."""
+    if ":" in name:
+        return Dataset(name, **own_arrays(name))
     if name not in NAMES:
         raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(NAMES)}; choose one of them")
     if name == "digits":

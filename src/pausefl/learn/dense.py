@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
-from torch.nn import functional
 
+from pausefl.learn._torch import functional, nn, torch
 from pausefl.learn.client import flat_parameters
 from pausefl.learn.stacked import DenseShape, gradient, logits
 from pausefl.learn.training import ClientData, LocalPlan, Memory

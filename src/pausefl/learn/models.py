@@ -10,10 +10,8 @@ from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
 
-import torch
-from torch import nn
-
 from pausefl.errors import InvalidValueError
+from pausefl.learn._torch import nn, torch
 
 Shape = tuple[int, int, int]
 

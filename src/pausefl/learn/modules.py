@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
+from pausefl.learn._torch import nn, torch
 from pausefl.learn.client import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.training import ClientData, LocalPlan, Memory
 from pausefl.learn.workers import Desk, Job, Workers

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
 from pausefl.errors import require
+from pausefl.learn._torch import torch
 
 
 @dataclass(frozen=True, slots=True)

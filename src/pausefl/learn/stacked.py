@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
-from torch import nn
-from torch.nn import functional
+from pausefl.learn._torch import functional, nn, torch
 
 
 @dataclass(frozen=True, slots=True)

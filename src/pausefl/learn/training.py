@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from pausefl.errors import require
+from pausefl.learn._torch import torch
 from pausefl.learn.optimizer import Optimizer
 from pausefl.rng import stream
 from pausefl.types import IntArray

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import torch
-from torch import multiprocessing as tmp
-from torch import nn
-
 from pausefl.children import follow_parent
 from pausefl.errors import WorkerError
+from pausefl.learn._torch import multiprocessing as tmp
+from pausefl.learn._torch import nn, torch
 from pausefl.learn.client import ClientTrainer
 from pausefl.learn.training import ClientData, LocalPlan, Memory
 

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
 from pausefl.studies.sections import Section, validated, value_of
+
+DATA_NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
 
 
 class Data(Section):
     """What is learned, and who holds which part of it."""
 
-    name: Literal["digits", "mnist", "fashion-mnist", "cifar10"] = "digits"
+    name: str = "digits"
     train_size: int | None = Field(default=None, ge=1)
     partition: Literal["iid", "sizes", "labels"] = "iid"
     concentration: float = Field(default=3.0, gt=0)
     dominant: float = Field(default=0.25, ge=0, le=1)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in DATA_NAMES and ":" not in name:
+            close = get_close_matches(name, DATA_NAMES, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
+            known = ", ".join(DATA_NAMES)
+            raise ValueError(f"data.name is {name!r}, but must be {known} or 'package.module:function'; {hint}")
+        return name
 
 
 class NetworkSection(Section):

@@ -1,0 +1,91 @@
+"""What the site adds to the pages: links, tables from the code, drawings, licences.
+
+The site itself is built by ``make docs``, strictly.
+"""
+
+import json
+import re
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from house import picture  # noqa: E402 - the folder is known only now
+from licences import groups, licence, needed  # noqa: E402
+from offline import fetched  # noqa: E402
+from tables import commands_table, configuration_table, key_comments  # noqa: E402
+
+from pausefl.studies.config import make_config  # noqa: E402
+
+
+def test_every_key_is_explained_in_the_manual() -> None:
+    said = key_comments((ROOT / "docs/simulator.md").read_text())
+    keys = {(section, key) for section, values in make_config({}).model_dump().items() for key in values}
+    assert keys == set(said)
+    assert all(said.values())
+
+
+def test_the_tables_name_every_key_and_every_command() -> None:
+    table = configuration_table()
+    for section, values in make_config({}).model_dump().items():
+        assert f"## [{section}]" in table
+        assert all(f"| `{key}` |" in table for key in values)
+    commands = commands_table()
+    for name in ("pausefl run", "pausefl ledger verify", "pausefl data fetch", "pausefl audit"):
+        assert f"## {name}\n" in commands
+    assert "A TOML file; every key has a default." in commands
+
+
+def test_the_drawing_is_the_one_that_the_script_makes() -> None:
+    assert (ROOT / "docs/images/architecture.svg").read_text() == picture()
+
+
+def test_addresses_elsewhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a href="https://a.b/c">fine</a><img src="here.png"><link href="x.css">')
+    assert fetched(tmp_path) == []
+    (tmp_path / "b.html").write_text('<script async src="https://a.b/c.js"></script><img src="//a.b/d.png">')
+    (tmp_path / "c.css").write_text("@import 'https://a.b/f.css'; p { background: url(data:x) }")
+    assert len(fetched(tmp_path)) == 3
+
+
+def test_the_licences_are_those_of_what_is_asked_for() -> None:
+    page = (ROOT / "docs/licences.md").read_text()
+    for name in needed(groups()["pausefl"]):
+        assert f"| {distribution(name).metadata['Name']} | {licence(distribution(name))} |" in page
+    assert all(f"pausefl[{extra}]" in page for extra in groups() if extra != "pausefl")
+
+
+def test_links_are_led_to_the_same_file_in_the_site() -> None:
+    pytest.importorskip("mkdocs", reason="the docs extra is not installed")
+    from site_pages import _in_repository, _origin, _place
+
+    for origin, place in [
+        ("README.md", "index.md"),
+        ("docs/how-to/resume.md", "how-to/resume.md"),
+        ("examples/own_policy.py", "source/examples/own_policy.py"),
+    ]:
+        assert (_place(origin), _origin(place)) == (place, origin)
+    assert _in_repository("docs/tutorial.md", "../CONTRIBUTING.md") == "CONTRIBUTING.md"
+    assert _in_repository("docs/tutorial.md", "../results") == "results/README.md"
+    assert _in_repository("docs/tutorial.md", "../../outside.md") is None
+
+
+def test_docstrings_become_markdown() -> None:
+    pytest.importorskip("griffe", reason="the docs extra is not installed")
+    from docstrings import as_markdown
+
+    text = as_markdown("One.\n\n>>> 1 + 1\n2\n\nSee :class:`~a.b.C` and ``d``.")
+    assert text == "One.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nSee `C` and `d`."
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+        for target in re.findall(r"(?<!`)\]\(([^)\s#:]+)", text):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+    notebook = json.loads((ROOT / "examples/tutorial.ipynb").read_text())
+    assert notebook["nbformat"] == 4

@@ -1,0 +1,89 @@
+"""What the site has beside docs/: README as its front page, files of the repository that pages link to, and tables.
+
+MkDocs calls the functions named ``on_…``.  Links are written so that they work in the repository; here they are led to
+the same file inside the site.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+from tables import commands_table, configuration_table  # noqa: E402 - the folder is known only now
+
+HOMES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+"""Pages from the top of the repository, and what they are called in the site."""
+
+TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": commands_table}
+"""Marks in a page, and what takes their place."""
+
+_LINK = re.compile(r"(?<!`)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages from the top of the repository, and every file of it that a page links to."""
+    for source, place in HOMES.items():
+        files.append(_file(config, source, place))
+    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md")]
+    while waiting:
+        origin = _origin(waiting.pop())
+        for target in _LINK.findall((ROOT / origin).read_text(encoding="utf-8")):
+            found = _in_repository(origin, target[0])
+            if found is not None and files.get_file_from_path(_place(found)) is None:
+                files.append(_file(config, found, _place(found)))
+                if found.endswith(".md"):
+                    waiting.append(_place(found))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Lead links to where the files are in the site, and fill in the tables."""
+    here = page.file.src_uri
+    origin = _origin(here)
+
+    def led(found: re.Match[str]) -> str:
+        target = _in_repository(origin, found[1])
+        if target is None:
+            return found[0]
+        return f"]({os.path.relpath(_place(target), PurePosixPath(here).parent)}{found[2] or ''})"
+
+    markdown = _LINK.sub(led, markdown)
+    for mark, table in TABLES.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, table())
+    return markdown
+
+
+def _file(config: Any, source: str, place: str) -> File:
+    return File.generated(config, place, content=(ROOT / source).read_bytes())
+
+
+def _origin(place: str) -> str:
+    """Return where a file of the site lies in the repository."""
+    for source, home in HOMES.items():
+        if place == home:
+            return source
+    return place.removeprefix("source/") if place.startswith("source/") else f"docs/{place}"
+
+
+def _place(origin: str) -> str:
+    """Return where a file of the repository lies in the site."""
+    if origin in HOMES:
+        return HOMES[origin]
+    return origin.removeprefix("docs/") if origin.startswith("docs/") else f"source/{origin}"
+
+
+def _in_repository(page: str, target: str) -> str | None:
+    """Return the file that a relative link leads to, a folder's README for a folder, or None."""
+    found = Path(os.path.normpath(ROOT / Path(page).parent / target))
+    if found.is_dir():
+        found /= "README.md"
+    return found.relative_to(ROOT).as_posix() if found.is_file() and found.is_relative_to(ROOT) else None
