@@ -44,6 +44,7 @@ def test_which_seconds_count():
     assert latencies("round-trip", 1, cohort, 0, measured, reported) == measured
     assert latencies("reported", 1, cohort, 0, measured, reported) == {"a": 0.5, "c": 7.0}
     assert latencies("reported", 1, cohort, 0, measured, {}) == measured
+    assert latencies("reported", 1, cohort, 0, measured, {"a": 1e-12}) == {"a": 1e-9, "c": 7.0}
     model = FlooredNormal(np.array([0.1, 0.5, 0.9]), std=0.001, floor=0.05)
     virtual = latencies(model, 1, cohort, 0, measured, reported)
     assert virtual == pytest.approx({"a": 0.1, "c": 0.9}, abs=0.02)

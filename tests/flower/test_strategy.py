@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
@@ -11,6 +13,7 @@ from flwr.serverapp.strategy import (
     FedAvg,
     FedAvgM,
     FedProx,
+    Result,
     Strategy,
 )
 
@@ -18,6 +21,7 @@ import pausefl
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, StateFileError
 from pausefl.flower import Checkpoint, PauseStrategy
 from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.flower.loop import Progress
 from pausefl.flower.memory import MemoryGrid
 from pausefl.privacy import FixedHorizon
 from pausefl.sim.latency import FlooredNormal
@@ -34,6 +38,14 @@ def inner(**more) -> FedAvg:
 
 def wrapped(inside=None, chooser=None, **more) -> PauseStrategy:
     return PauseStrategy(inside or inner(), chooser or selector(), **{"poll": 0.001, "wait": 0.2, **more})
+
+
+def as_float32(reply: Message) -> Message:
+    """As torch apps reply, whatever they were sent."""
+    arrays = reply.content.array_records["arrays"]
+    for name in arrays:
+        arrays[name] = Array(arrays[name].numpy().astype(np.float32))
+    return reply
 
 
 def grid_of(clients) -> MemoryGrid:
@@ -91,9 +103,15 @@ def test_the_choice_is_the_selectors_own(clients, start):
     ],
     ids=lambda inside: type(inside).__name__,
 )  # fmt: skip
-def test_other_strategies_work_unmodified(clients, start, inside):
-    result = wrapped(inside).start(grid_of(clients), start, num_rounds=3)
+def test_other_strategies_work_unmodified(clients, start, inside, tools):
+    for client in clients:
+        client.app = lambda message, context: as_float32(tools.trained(message, context))
+    strategy = wrapped(inside)
+    result = strategy.start(grid_of(clients), start, num_rounds=3)
     assert sorted(result.train_metrics_clientapp) == [1, 2, 3]
+    assert [dict(played.refused) for played in strategy.history] == [{}, {}, {}]
+    assert {array.numpy().dtype for array in result.arrays.values()} == {np.dtype(np.float32)}
+    assert not np.array_equal(result.arrays["w"].numpy(), start["w"].numpy())
     assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
 
 
@@ -430,3 +448,48 @@ def test_the_summary_says_who_was_picked_and_why(clients, start, caplog):
     members = ", ".join(str(member) for member in strategy.history[0].members)
     assert f"round 1: picked {members} (speed unbounded, generalization" in caplog.text
     assert "budget gone: nobody's" in caplog.text
+
+
+@pytest.mark.parametrize("fault", ["text", "complex", "list"])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_one_client_cannot_crash_the_server(start, tools, fault, noisy):
+    arrays = {name: array + 1 for name, array in tools.model().items()}
+    if fault in ("text", "complex"):
+        arrays["b"] = arrays["b"].astype("<U5" if fault == "text" else np.complex128)
+    metrics = MetricRecord({"num-examples": 1, "loss": [1.0, 2.0] if fault == "list" else 1.0})
+
+    def strange(message: Message) -> Message:
+        return Message(RecordDict({"a": tools.record(arrays), "m": metrics}), reply_to=message)
+
+    grid = MemoryGrid({0: strange, 1: lambda m: tools.trained(m, None), 2: lambda m: tools.trained(m, None)})
+    inside = DifferentialPrivacyServerSideFixedClipping(inner(), 0.1, 1.0, 2) if noisy else inner()
+    strategy = wrapped(inside, pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    strategy.start(grid, start, num_rounds=1)
+    assert strategy.history[0].refused == ({} if fault == "list" else {"0": "unsound"})
+
+
+def test_a_wrapped_strategys_weight_is_asked_for(start, tools):
+    bare = RecordDict({"arrays": tools.record(tools.model()), "metrics": MetricRecord({"loss": 1.0})})
+    grid = MemoryGrid({n: lambda m: tools.trained(m, None) for n in (1, 2)} | {0: lambda m: Message(bare, reply_to=m)})
+    inside = DifferentialPrivacyServerSideFixedClipping(inner(), 0.1, 1.0, 2)
+    strategy = wrapped(inside, pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    strategy.start(grid, start, num_rounds=1)
+    assert strategy.history[0].refused == {"0": "unsound"}
+
+
+def test_evaluations_with_unlike_metrics_are_averaged_and_expire(clients, start, tools):
+    for client in clients:
+        allow = '["num-examples", "loss"]' if client.number else "[]"
+        client.write(tools.OWNER.replace('["num-examples"]', allow) + 'messages = ["evaluate"]\n')
+    grid = grid_of(clients)
+    result = wrapped(FedAvg()).start(grid, start, num_rounds=1, timeout=600)
+    assert 1 in result.evaluate_metrics_clientapp
+    assert {m.metadata.ttl for m in grid.sent if m.metadata.message_type == "evaluate"} == {600}
+
+
+def test_metrics_survive_a_checkpoint(start):
+    odd = {"a": np.float64(0.75), "b": float("nan"), "c": float("inf"), "d": [1.5, float("nan")], "e": 3}
+    progress = Progress(1, start, Result(arrays=start, train_metrics_clientapp={1: MetricRecord(odd)}))
+    text = json.dumps(progress.metrics(), allow_nan=False)
+    back = Progress.of(1, start, json.loads(text)).result.train_metrics_clientapp[1]
+    assert repr(dict(back)) == repr({**odd, "a": 0.75})

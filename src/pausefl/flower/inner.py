@@ -39,6 +39,11 @@ def least_evaluation(inner: Strategy) -> int:
     return max([1, *(getattr(part, name, 0) for part in _parts(inner) for name in names)])
 
 
+def weight_key(inner: Strategy) -> str | None:
+    """Return the metric by which a strategy, or the one it wraps, weighs replies."""
+    return next((key for part in _parts(inner) if isinstance(key := getattr(part, "weighted_by_key", None), str)), None)
+
+
 def inner_state(inner: Strategy) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays a strategy keeps between rounds (momentum, second moments), each under a name that says where.
 

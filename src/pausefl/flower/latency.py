@@ -16,6 +16,9 @@ Latency: TypeAlias = Literal["round-trip", "reported"] | LatencyModel
 its word, and at most the round trip; clients that report none are taken at their round trip.  A model: virtual seconds
 per client and round, for the simulation engine, where clients wait for each other's processors."""
 
+_LEAST: Seconds = 1e-9
+"""What the selector takes for a latency at the least."""
+
 
 def check_latency(latency: Latency, clients: int) -> None:
     """Refuse what is neither a name nor a model of as many clients."""
@@ -35,7 +38,9 @@ def latencies(
     if latency == "round-trip":
         return dict(measured)
     if latency == "reported":
-        return {client: min(seconds, reported.get(client, seconds)) for client, seconds in measured.items()}
+        return {
+            client: max(min(seconds, reported.get(client, seconds)), _LEAST) for client, seconds in measured.items()
+        }
     if isinstance(latency, str):
         return {}
     virtual = latency.sample(stream(seed, "flower latency", number))

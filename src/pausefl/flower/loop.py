@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from logging import INFO, WARNING
 from typing import Any, Protocol
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
@@ -53,7 +54,7 @@ class Progress:
         """Return the result's metrics ready for JSON, which knows no infinity."""
         return {
             name: {
-                str(at): {key: repr(value) if isinstance(value, float) else value for key, value in record.items()}
+                str(at): {key: _plain(value) for key, value in record.items()}
                 for at, record in getattr(self.result, name).items()
             }
             for name in _METRICS
@@ -120,6 +121,8 @@ def play(strategy: Rounds, grid: TimedGrid, progress: Progress, plan: Plan) -> R
         if metrics is not None:
             result.train_metrics_clientapp[number] = metrics
         asked = list(strategy.configure_evaluate(number, progress.arrays, plan.evaluate_config, grid))
+        for message in asked:
+            message.metadata.ttl = min(message.metadata.ttl, max(plan.timeout, _LEAST_TTL))
         if asked:
             answered = grid.send_and_receive(asked, timeout=plan.timeout)
             metrics = strategy.aggregate_evaluate(number, answered)
@@ -140,4 +143,15 @@ def _evaluate(plan: Plan, number: int, progress: Progress) -> None:
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: float(value) if isinstance(value, str) else value for key, value in values.items()}
+    return {key: [_number(one) for one in v] if isinstance(v, list) else _number(v) for key, v in values.items()}
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    # NumPy's floats are floats, but their repr is not a number's.
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else int(value)

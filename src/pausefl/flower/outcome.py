@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+import numpy.typing as npt
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite
 from pausefl.flower.grid import Exchange
@@ -72,19 +73,46 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
     return Outcome(sound, tuple(errors), measured, reported, releases, refused)
 
 
-def settle(outcome: Outcome, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
-    """Make the replies ones that can be averaged.
+def settle(outcome: Outcome, key: str, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
+    """Make the replies ones that can be averaged: the same keys, and the metrics that all of them have.
 
-    Owners allow different metrics, and Flower refuses to average unlike ones: only those that all have stay.  A policy
-    that draws with replacement brings aggregation weights of its own.
+    Owners allow different metrics, and Flower refuses to average unlike ones.  A policy that draws with replacement
+    brings aggregation weights of its own.
     """
-    records = {client: next(iter(r.content.metric_records.values())) for client, r in outcome.sound.items()}
-    common = set.intersection(*(set(record) for record in records.values())) if records else set()
-    for client, record in records.items():
-        for name in set(record) - common:
-            del record[name]
+    numbers = _common([reply.content for reply in outcome.sound.values()])
+    for (client, reply), values in zip(outcome.sound.items(), numbers, strict=True):
         if weights is not None and weight is not None:
-            record[weight] = float(weights[client])
+            values[weight] = float(weights[client])
+        arrays = next(iter(reply.content.array_records.values()))
+        reply.content = RecordDict({key: arrays, "metrics": MetricRecord(dict(values))})
+
+
+def settle_evaluation(replies: Iterable[Message], weight: str | None) -> list[Message]:
+    """Make the replies to an evaluation ones that can be averaged; without a ``weight`` above 0 one weighs 1."""
+    listed = list(replies)
+    answered = [reply for reply in listed if reply.has_content()]
+    told = [_numbers(reply.content).get(weight or "", 1.0) for reply in answered]
+    for reply, values, given in zip(answered, _common([reply.content for reply in answered]), told, strict=True):
+        if weight is not None:
+            values[weight] = given if given > 0.0 else 1.0
+        reply.content = RecordDict({"metrics": MetricRecord(dict(values))})
+    return listed
+
+
+def _numbers(content: RecordDict) -> dict[str, int | float]:
+    """Return the single finite numbers of a reply; what else a client calls a metric cannot be averaged."""
+    return {
+        name: cast("int | float", value)
+        for record in content.metric_records.values()
+        for name, value in record.items()
+        if is_finite(value)
+    }
+
+
+def _common(contents: list[RecordDict]) -> list[dict[str, int | float]]:
+    found = [_numbers(content) for content in contents]
+    shared = set.intersection(*map(set, found)) if found else set()
+    return [{name: value for name, value in one.items() if name in shared} for one in found]
 
 
 def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
@@ -95,13 +123,14 @@ def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
     if not is_finite(value) or not cast(float, value) > 0.0:
         return False
     try:
-        tensors = {name: array.numpy() for name, array in arrays[0].items()}
+        return all(_like(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
     except Exception:  # whatever bytes a client sent in place of an array
         return False
-    return all(
-        tensors[name].shape == tuple(array.shape) and bool(np.isfinite(tensors[name]).all())
-        for name, array in model.items()
-    )
+
+
+def _like(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> bool:
+    kind = tensor.dtype.kind == model.dtype.kind and tensor.dtype.kind in "fiub"
+    return kind and tensor.shape == model.shape and bool(np.isfinite(tensor).all())
 
 
 def _flat(record: ArrayRecord) -> FloatArray:

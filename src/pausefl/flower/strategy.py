@@ -29,10 +29,10 @@ from pausefl.errors import (
 from pausefl.flower.checkpoint import Checkpoint
 from pausefl.flower.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.history import Played
-from pausefl.flower.inner import inner_state, least_evaluation, least_round, restore_inner
+from pausefl.flower.inner import inner_state, least_evaluation, least_round, restore_inner, weight_key
 from pausefl.flower.latency import Latency, check_latency, latencies
 from pausefl.flower.loop import Plan, Progress, play
-from pausefl.flower.outcome import Outcome, read_outcome, settle
+from pausefl.flower.outcome import Outcome, read_outcome, settle, settle_evaluation
 from pausefl.flower.protocol import RECORD, Request
 from pausefl.flower.roster import Names, Roster
 from pausefl.flower.update import record_of
@@ -87,6 +87,7 @@ class PauseStrategy(Strategy):
         self._here: dict[ClientId, int] = {}
         self._chosen: dict[int, ClientId] = {}
         self._model = ArrayRecord()
+        self._key = "arrays"
         self._exchange: Exchange | None = None
 
     @property
@@ -128,6 +129,7 @@ class PauseStrategy(Strategy):
                 f"the inner strategy asks {len(asked)} nodes, but {len(self._chosen)} were chosen; "
                 "it must send one message to each node that its grid shows"
             )
+        self._key = next((key for message in messages for key in message.content.array_records), self._key)
         request = Request(self._run, server_round, epsilon=self._wish.epsilon, clip=self._wish.clip).record()
         for content in {id(message.content): message.content for message in messages}.values():
             content[RECORD] = request
@@ -140,7 +142,7 @@ class PauseStrategy(Strategy):
         chosen, exchange = self._selector.pending, self._exchange
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start")
-        weight = getattr(self._inner, "weighted_by_key", None)
+        weight = weight_key(self._inner)
         outcome = read_outcome(exchange, self._chosen, self._model, weight)
         seconds = latencies(
             self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
@@ -153,8 +155,10 @@ class PauseStrategy(Strategy):
             self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
         self._exchange = None
         self._note(server_round, chosen, seconds, outcome)
-        settle(outcome, weight, chosen.weights)
+        settle(outcome, self._key, weight, chosen.weights)
         arrays, metrics = self._inner.aggregate_train(server_round, [*outcome.sound.values(), *outcome.errors])
+        if arrays is not None:
+            arrays = _in_precision_of(self._model, arrays)
         return arrays, MetricRecord({**(metrics or {}), **self._history[-1].metrics()})
 
     def configure_evaluate(
@@ -171,8 +175,9 @@ class PauseStrategy(Strategy):
         return self._inner.configure_evaluate(server_round, arrays, config, view)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the inner strategy do it."""
-        return self._inner.aggregate_evaluate(server_round, replies)
+        """Let the inner strategy average what all of them told."""
+        settled = settle_evaluation(replies, weight_key(self._inner))
+        return self._inner.aggregate_evaluate(server_round, settled)
 
     def start(
         self,
@@ -265,3 +270,10 @@ class PauseStrategy(Strategy):
         )
         self._history.append(played)
         log(INFO, "pausefl: %s", played.line())
+
+
+def _in_precision_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
+    """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
+    if set(arrays) != set(model):
+        return arrays
+    return record_of({name: array.numpy().astype(model[name].dtype) for name, array in arrays.items()})
