@@ -473,3 +473,19 @@ def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path
         back.report({"b": -1})
     with pytest.raises(UnknownClientError):
         back.report({"d": 1})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Selector({"c": 3, "b": 2, "a": 1}, per_round=2),
+        Selector({"x": 1, "b": 2, "c": 3}, per_round=2),
+        Selector({"a": 1, "b": 2, "c": 3}, per_round=1),
+        Selector({"a": 1, "b": 2, "c": 3}, per_round=2, policy="random"),
+    ],
+)
+def test_the_state_of_another_selector_is_refused(other: Selector) -> None:
+    used = Selector({"a": 1, "b": 2, "c": 3}, per_round=2)
+    used.observe(dict.fromkeys(used.select(), 0.2))
+    with pytest.raises(StateFileError, match="of another selector"):
+        other.restore(*used.state())

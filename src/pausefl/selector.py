@@ -283,6 +283,13 @@ class Selector:
         """Continue from what ``state`` returned, in a selector made with the same arguments."""
         count = len(arrays["sizes"])
         require(len(self._cohort) == count, "clients", len(self._cohort), f"{count} as in the state", "pass the same")
+        mine = self.state()[0]
+        for name in ("ids", "per_round", "policy", "settings"):
+            if mine[name] != header[name]:
+                raise StateFileError(
+                    f"the state is of another selector: its {name} is {str(header[name])[:80]}, not "
+                    f"{str(mine[name])[:80]}; pass the same"
+                )
         self._cohort.restore(
             {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],

@@ -24,7 +24,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 
     Layout: a line with version and checksum, a line of JSON that describes the rest, then the arrays' bytes in order.
     """
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     shapes = {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()}
     text = json.dumps({"kind": kind, "header": dict(header), "arrays": shapes}, allow_nan=False).encode() + b"\n"
     parts: list[Any] = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]

@@ -156,21 +156,28 @@ def test_too_few_nodes_are_an_error_or_a_smaller_round(clients, start):
         wrapped().start(MemoryGrid({}), start)
 
 
+def hello_only(grid, node, otherwise):
+    """Let a node answer who it is, and training in another way."""
+    honest = grid.nodes[node]
+
+    def answer(message: Message):
+        hello = message.content.config_records["pausefl"]["hello"]
+        return honest(message) if hello else otherwise(message)
+
+    grid.nodes[node] = answer
+
+
+def broken(message: Message) -> Message:
+    return Message(Error(code=9, reason="no mod here"), reply_to=message)
+
+
 def test_a_silent_a_failing_and_a_lying_node_count_as_no_answer(clients, start, tools):
     grid = grid_of(clients)
-    honest = {node: grid.nodes[node] for node in grid.nodes}
-
-    def hello_only(node, otherwise):
-        def answer(message: Message):
-            hello = message.content.config_records["pausefl"]["hello"]
-            return honest[node](message) if hello else otherwise(message)
-
-        return answer
 
     strange = RecordDict({"arrays": tools.record({"w": np.zeros(1)}), "metrics": MetricRecord({"num-examples": 1})})
-    grid.nodes[100] = hello_only(100, lambda message: None)
-    grid.nodes[101] = hello_only(101, lambda message: Message(strange, reply_to=message))
-    clients[2].app = lambda msg, context: 1 / 0
+    hello_only(grid, 100, lambda message: None)
+    hello_only(grid, 101, lambda message: Message(strange, reply_to=message))
+    hello_only(grid, 102, broken)
     strategy = wrapped(chooser=selector(per_round=5))
     strategy.start(grid, start, num_rounds=1, timeout=0.2)
     [played] = strategy.history
@@ -239,10 +246,43 @@ def test_one_that_fell_silent_must_say_hello_before_it_is_asked_again(clients, s
 
 
 def test_a_round_in_which_nobody_answers_keeps_the_model(clients, start):
-    for client in clients:
-        client.app = lambda msg, context: 1 / 0
-    result = wrapped().start(grid_of(clients), start, num_rounds=1)
+    grid = grid_of(clients)
+    for node in list(grid.nodes):
+        hello_only(grid, node, broken)
+    result = wrapped().start(grid, start, num_rounds=1)
     assert np.array_equal(result.arrays["w"].numpy(), start["w"].numpy())
+
+
+def test_a_refusal_that_costs_the_client_nothing_is_not_counted(clients, start):
+    """An owner's file that is broken for a while must not end a client's part in the run."""
+    grid = grid_of(clients)
+    strategy = wrapped(chooser=selector(per_round=5, schedule=FixedHorizon(8.0, 4)))
+    good, client = (clients[0].folder / "owner.toml").read_text(), clients[0]
+
+    def broken_file(message: Message) -> Message:
+        client.write("nonsense")
+        reply = client.answer(message)
+        client.write(good)
+        return reply
+
+    hello_only(grid, 100, broken_file)
+    strategy.start(grid, start, num_rounds=3)
+    assert [dict(played.refused) for played in strategy.history] == [{"client-0": "unready"}] * 3
+    assert strategy._selector.cohort.releases.tolist() == [0, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("make", [FedAdam, lambda **more: FedAvgM(server_momentum=0.9, **more)])
+def test_moments_of_scalars_survive_in_the_file(clients, tmp_path, make, tools):
+    """Flower's arithmetic turns arrays without dimensions into plain numbers, which a checkpoint must keep too."""
+    model = tools.record({**tools.model(), "scale": np.ones((), dtype=np.float32)})
+    used, again = (make(fraction_evaluate=0.0) for _ in range(2))
+    wrapped(used, selector(per_round=5), checkpoint=tmp_path / "run.state").start(grid_of(clients), model, num_rounds=2)
+    before = inner_state(used)
+    assert any(array.shape == () for array in before.values())
+    restore_inner(again, Checkpoint.read(tmp_path / "run.state").inner)
+    after = inner_state(again)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) and before[key].shape == after[key].shape for key in before)
 
 
 def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_left(clients, start):

@@ -80,8 +80,9 @@ def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         value, form = {f"{place:09d}": one for place, one in enumerate(value)}, "list"
     else:
         form = "dict"
-    fine = isinstance(value, dict) and all(isinstance(one, np.ndarray) for one in value.values())
-    return form, cast("dict[str, npt.NDArray[Any]]", value) if fine else {}
+    # Arithmetic on arrays without dimensions gives numbers of numpy's.
+    fine = isinstance(value, dict) and all(isinstance(one, (np.ndarray, np.generic)) for one in value.values())
+    return form, {name: np.asarray(one) for name, one in cast("dict[str, Any]", value).items()} if fine else {}
 
 
 def _parts(inner: Strategy) -> list[Strategy]:

@@ -40,6 +40,9 @@ from pausefl.problem import Selection
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Epsilon, Seconds
 
+_UNPAID = ("unready", "bad-request", "not-allowed")
+"""Refusals for which no client was charged."""
+
 
 class PauseStrategy(Strategy):
     """Wraps any Flower strategy: it sees, in each round, only the nodes that the selector chose.
@@ -148,8 +151,11 @@ class PauseStrategy(Strategy):
             self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
         )
         updates = outcome.updates(self._model) if self._selector.policy.learns else None
+        cohort = self._selector.cohort
+        unpaid = [client for client, why in outcome.refused.items() if why in _UNPAID]
+        before = dict(zip(unpaid, cohort.releases[cohort.rows(unpaid)].tolist(), strict=True))
         self._selector.observe(seconds, updates)
-        self._selector.report(outcome.releases)
+        self._selector.report({**before, **outcome.releases})
         self._exhausted |= outcome.exhausted()
         if self._roster is not None:
             self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
