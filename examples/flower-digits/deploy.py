@@ -47,15 +47,16 @@ def free_port() -> int:
 
 
 def descendants(root: int, name: str = "") -> list[int]:
-    """Return the pids below a process whose command contains ``name``, the oldest first."""
+    """Return the pids below a process whose command contains ``name``, parents first."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
-    found, family = [], {root}
-    for pid, parent, command in sorted(rows, key=lambda row: int(row[0])):
-        if int(parent) in family:
-            family.add(int(pid))
-            if name in command:
-                found.append(int(pid))
+    found, family = [], [root]
+    for parent in family:  # grows while it is read; numbers say nothing of age, they start over at a limit
+        for pid, above, command in rows:
+            if int(above) == parent:
+                family.append(int(pid))
+                if name in command:
+                    found.append(int(pid))
     return found
 
 
