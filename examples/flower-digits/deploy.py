@@ -48,7 +48,9 @@ def free_port() -> int:
 
 def descendants(root: int, name: str = "") -> list[int]:
     """Return the pids below a process whose command contains ``name``, parents first."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ps", "-e", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     found, family = [], [root]
     for parent in family:  # grows while it is read; numbers say nothing of age, they start over at a limit
