@@ -81,7 +81,6 @@ class ClientTrainer:
             self._grad.zero_()
             outputs = self._net(self._data.train_images[chosen])
             functional.cross_entropy(outputs, self._data.train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
-            steps += 1
             self._plan.optimizer.step(flat, grad, [slot.unsqueeze(0) for slot in slots], steps)
         return self._flat - model
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pausefl.learn._torch import functional, nn, torch
 from pausefl.learn.client import flat_parameters
-from pausefl.learn.stacked import DenseShape, gradient, logits
+from pausefl.learn.stacked import DenseShape, gradient, logits, packed
 from pausefl.learn.training import ClientData, LocalPlan, Memory
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
@@ -26,7 +26,7 @@ class DenseLearner:
         self._net, self._shape, self._data, self._plan, self._seed = net, shape, data, plan, seed
         self._device = data.train_images.device
         self._train = data.train_images.flatten(1)
-        self._test = data.test_images.flatten(1)
+        self._test = packed(data.test_images.flatten(1))
         self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
         self._begun: tuple[Vector, Future[Scores]] | None = None
@@ -42,15 +42,14 @@ class DenseLearner:
         order = np.argsort([-self._plan.steps(n) for n in examples], kind="stable")
         rows = torch.from_numpy(members[order]).to(self._device)
         index, weight, active = self._batches(members[order], number)
-        start = torch.from_numpy(model).to(self._device)
+        start = self._parameters(model)
         parameters = start.repeat(len(order), 1)
         grad = torch.empty_like(parameters)
         keep = bool(self._memory.slots)
         slots = [slot[rows] for slot in self._memory.slots] if keep else self._fresh(parameters)
         steps = self._memory.steps[rows] if keep else torch.zeros(len(order), device=self._device)
         for step, live in enumerate(active):
-            steps[:live] += 1
-            images = self._train[index[:live, step].reshape(-1)].view(live, self._plan.batch, -1)
+            images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, self._plan.batch, -1)
             labels = self._data.train_labels[index[:live, step]]
             gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
             self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
@@ -74,14 +73,16 @@ class DenseLearner:
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
-        outputs = self._outputs(model, self._test)
+        outputs = logits(self._shape, self._parameters(model), self._test)
         correct = (outputs.argmax(1) == self._data.test_labels).sum()
         loss = functional.cross_entropy(outputs, self._data.test_labels)
         return Scores(100.0 * int(correct) / len(self._test), float(loss))
 
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""
-        outputs = self._outputs(model, self._train)
+        # In blocks, which stay in the cache.
+        blocks, parameters = torch.split(self._train, _BLOCK), self._parameters(model)
+        outputs = torch.cat([logits(self._shape, parameters, block) for block in blocks])
         right = (outputs.argmax(1) == self._data.train_labels).cpu().numpy()
         return np.array([100.0 * right[part].mean() for part in self._data.parts])
 
@@ -97,10 +98,8 @@ class DenseLearner:
         """End the scoring thread."""
         self._aside.shutdown(cancel_futures=True)
 
-    def _outputs(self, model: Vector, images: torch.Tensor) -> torch.Tensor:
-        """Return the outputs for many images, in blocks: larger leave the cache, smaller fight for the lock."""
-        parameters = torch.from_numpy(model).to(self._device)
-        return torch.cat([logits(self._shape, parameters, block) for block in torch.split(images, _BLOCK)])
+    def _parameters(self, model: Vector) -> torch.Tensor:
+        return torch.from_numpy(model).to(self._device)
 
     def _fresh(self, like: torch.Tensor) -> list[torch.Tensor]:
         return [torch.zeros_like(like) for _ in range(self._plan.optimizer.slots)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pausefl.errors import require
-from pausefl.learn._torch import torch
+from pausefl.learn._torch import adam, torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,18 @@ class Optimizer:
     def step(
         self, parameters: torch.Tensor, gradient: torch.Tensor, memory: list[torch.Tensor], steps: torch.Tensor
     ) -> None:
-        """Update parameters (rows x d) in place; ``steps`` counts each row's steps, this one included."""
+        """Update parameters (rows x d) and ``steps``, which counts each row's steps so far, in place."""
         if self.kind == "sgd":
+            steps += 1
             direction = gradient
             if memory:
                 direction = memory[0].mul_(self.momentum).add_(gradient)
             parameters.add_(direction, alpha=-self.lr)
             return
-        first, second = memory
+        # One pass over all numbers, which counts the step itself; each row has its own count.
+        rows = [list(columns.unbind()) for columns in (parameters, gradient, *memory)]
         decay, slow = self.betas
-        first.lerp_(gradient, 1.0 - decay)
-        second.mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
-        # The bias corrections differ by row and are folded into two factors.
-        correction = (1.0 - slow**steps).sqrt_()
-        rate = self.lr * correction / (1.0 - decay**steps)
-        denominator = second.sqrt().add_((self.eps * correction).unsqueeze(-1))
-        parameters.sub_(first.div(denominator).mul_(rate.unsqueeze(-1)))
+        adam(
+            *rows, [], list(steps.unbind()), fused=True, amsgrad=False, maximize=False, beta1=decay, beta2=slow, lr=self.lr,
+            weight_decay=0.0, eps=self.eps,
+        )  # fmt: skip

@@ -73,12 +73,19 @@ def gradient(
             error = torch.bmm(error, w).mul_(h > 0)
 
 
+def packed(images: torch.Tensor) -> torch.Tensor:
+    """Return images (n x pixels) as ``logits`` reads them fastest: in oneDNN's form where the processor has it."""
+    fits = images.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    return images.to_mkldnn() if fits else images
+
+
 def logits(shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
-    """Return the outputs of one network (flat parameters) for images (n x pixels)."""
+    """Return the outputs of one network (flat parameters) for images (n x pixels), packed or not."""
     layers = shape.layers(parameters.unsqueeze(0))
     h = images
     for number, (w, b) in enumerate(layers):
-        h = torch.addmm(b[0], h, w[0].t())
+        h = functional.linear(h, w[0], b[0])
+        h = h.to_dense() if h.is_mkldnn else h
         if number < len(layers) - 1:
             h.relu_()
     return h
