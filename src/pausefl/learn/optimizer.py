@@ -45,9 +45,10 @@ class Optimizer:
             parameters.add_(direction, alpha=-self.lr)
             return
         # One pass over all numbers, which counts the step itself; each row has its own count.
-        rows = [list(columns.unbind()) for columns in (parameters, gradient, *memory)]
+        columns = (parameters, gradient, *memory, steps)
+        rows, grads, first, second, counts = (list(column.unbind()) for column in columns)
         decay, slow = self.betas
         adam(
-            *rows, [], list(steps.unbind()), fused=True, amsgrad=False, maximize=False, beta1=decay, beta2=slow, lr=self.lr,
-            weight_decay=0.0, eps=self.eps,
+            rows, grads, first, second, [], counts, fused=True, amsgrad=False, maximize=False, beta1=decay, beta2=slow,
+            lr=self.lr, weight_decay=0.0, eps=self.eps,
         )  # fmt: skip

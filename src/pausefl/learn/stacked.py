@@ -75,7 +75,7 @@ def gradient(
 
 def packed(images: torch.Tensor) -> torch.Tensor:
     """Return images (n x pixels) as ``logits`` reads them fastest: in oneDNN's form where the processor has it."""
-    fits = images.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    fits = images.device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return images.to_mkldnn() if fits else images
 
 
