@@ -17,14 +17,13 @@ from pausefl.errors import (
     InvalidValueError,
     NotEnoughClientsError,
     OutOfOrderError,
-    StateFileError,
-    is_finite,
     require,
 )
+from pausefl.observed import observed_seconds, observed_updates
 from pausefl.privacy import Geometric
 from pausefl.problem import Phi, Problem, Selection, cluster_column
 from pausefl.rewards import Reward
-from pausefl.saved import described_schedule, plain, stored_policy, stored_schedule
+from pausefl.saved import check_same, described_schedule, plain, stored_arguments
 from pausefl.selection import Policy, Solution, policy_by_name
 from pausefl.statefile import read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
@@ -164,24 +163,11 @@ class Selector:
         """
         if self._pending is None:
             raise OutOfOrderError("observe was called with no open round; call select first")
-        if not isinstance(latencies, Mapping):
-            raise InvalidValueError(
-                f"latencies is a {type(latencies).__name__}, but must be a mapping; pass {{client: seconds}}"
-            )
         chosen, rows = self._pending
-        members = chosen.members
-        invited = set(members)
-        for client in (*latencies, *(updates or {})):
-            if client not in invited:
-                raise InvalidValueError(
-                    f"client id is {client!r}, but must be one of the {len(members)} selected in round "
-                    f"{self._rounds + 1}; report members only"
-                )
-        seconds = np.array([_seconds(client, latencies.get(client)) for client in members])
-        row_of = dict(zip(members, rows.tolist(), strict=True))
-        learned = _stacked(updates)
-        if updates and learned is not None:
-            self._policy.learn(np.array([row_of[client] for client in updates]), learned)
+        seconds = observed_seconds(latencies, chosen.members)
+        if updates:
+            learned = observed_updates(updates, chosen.members)
+            self._policy.learn(self._cohort.rows(updates), learned)
         self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None
@@ -255,27 +241,7 @@ class Selector:
     ) -> Self:
         """Continue from a saved state; policies, schedules and functions of your own must be passed again."""
         header, arrays = read_state(path, _KIND)
-        chosen = policy_by_name(policy) if isinstance(policy, str) else policy or stored_policy(path, header)
-        if (chosen.name, chosen.settings()) != (header["policy"], header["settings"]):
-            raise StateFileError(
-                f"{path} was saved with policy {header['policy']!r} ({header['settings'][:80]}), not with "
-                f"{chosen.name!r} ({chosen.settings()[:80]}); pass the same"
-            )
-        if header["phi"] != (phi is not None):
-            raise StateFileError(
-                f"{path} was saved with{'' if header['phi'] else 'out'} a set function phi; pass the same"
-            )
-        sizes = arrays["sizes"] if header["ids"] is None else dict(zip(header["ids"], arrays["sizes"], strict=True))
-        self = cls(
-            sizes,
-            header["per_round"],
-            chosen,
-            **header["reward"],
-            schedule=stored_schedule(path, header, schedule),
-            clusters=arrays.get("clusters"),
-            phi=phi,
-            seed=header["seed"],
-        )
+        self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi))
         self.restore(header, arrays)
         return self
 
@@ -283,13 +249,7 @@ class Selector:
         """Continue from what ``state`` returned, in a selector made with the same arguments."""
         count = len(arrays["sizes"])
         require(len(self._cohort) == count, "clients", len(self._cohort), f"{count} as in the state", "pass the same")
-        mine = self.state()[0]
-        for name in ("ids", "per_round", "policy", "settings"):
-            if mine[name] != header[name]:
-                raise StateFileError(
-                    f"the state is of another selector: its {name} is {str(header[name])[:80]}, not "
-                    f"{str(mine[name])[:80]}; pass the same"
-                )
+        check_same(self.state()[0], header)
         self._cohort.restore(
             {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
@@ -317,27 +277,3 @@ def _whole(value: int, name: str, least: int) -> int:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
     require(whole, name, value, f"a whole number from {least}", f"pass e.g. {name}={max(1, least)}")
     return int(value)
-
-
-def _seconds(client: ClientId, value: Seconds | None) -> float:
-    if value is None:
-        return math.nan
-    require(
-        is_finite(value) and value >= 1e-9,
-        f"latency of client {client!r}",
-        value,
-        "a finite number of seconds above 0 (at least 1e-9)",
-        "report None for no answer",
-    )
-    return float(value)
-
-
-def _stacked(updates: Mapping[ClientId, FloatArray] | None) -> FloatArray | None:
-    if not updates:
-        return None
-    flat = [np.asarray(u, dtype=np.float64).ravel() for u in updates.values()]
-    lengths = sorted({len(u) for u in flat})
-    require(len(lengths) == 1, "update lengths", lengths, "the same for all members", "flatten whole models")
-    stacked = np.stack(flat)
-    require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "drop the broken update")
-    return stacked

@@ -7,10 +7,10 @@ valid convolutions of stride 1, 2x2 max pooling, logits out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from itertools import pairwise
 
 from pausefl.errors import InvalidValueError
+from pausefl.importing import imported, reason
 from pausefl.learn._torch import nn, torch
 
 Shape = tuple[int, int, int]
@@ -65,7 +65,7 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {"linear": linear, "mlp":
 
 def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
     """Return a fresh network; ``package.module:factory`` names one of your own, called with (shape, classes)."""
-    factory = MODELS.get(name) or _imported(name)
+    factory = MODELS.get(name) or _own(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -73,9 +73,8 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
             with torch.no_grad():
                 given = tuple(net(torch.zeros(2, *shape)).shape)
         except Exception as error:  # whatever a factory of somebody's own may raise
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InvalidValueError(
-                f"model {name!r} does not work on images of shape {shape} ({reason}); it is called as "
+                f"model {name!r} does not work on images of shape {shape} ({reason(error)}); it is called as "
                 "factory(shape, classes)"
             ) from error
         torch.manual_seed(seed)
@@ -88,17 +87,10 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
     return net
 
 
-def _imported(name: str) -> Callable[[Shape, int], nn.Module]:
-    module, _, factory = name.partition(":")
-    if not factory:
+def _own(name: str) -> Callable[[Shape, int], nn.Module]:
+    if ":" not in name:
         raise InvalidValueError(
             f"model is {name!r}, but must be one of {', '.join(MODELS)} or 'package.module:factory'; check the spelling"
         )
-    try:
-        found: Callable[[Shape, int], nn.Module] = getattr(import_module(module), factory)
-    except (ImportError, AttributeError) as error:
-        raise InvalidValueError(
-            f"model is {name!r}, but cannot be imported ({error}); it is looked up beside the configuration, in the "
-            "current folder and on PYTHONPATH"
-        ) from error
+    found: Callable[[Shape, int], nn.Module] = imported(name, "model")
     return found

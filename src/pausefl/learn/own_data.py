@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pausefl.errors import InvalidValueError
+from pausefl.importing import imported, reason
 
 _PARTS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -18,14 +18,12 @@ def own_arrays(path: str) -> dict[str, Any]:
     The function takes no arguments and returns (train_images, train_labels, test_images, test_labels).  Images are N x
     height x width or N x channels x height x width, or N x features, which count as images of one row.
     """
-    module, _, name = path.partition(":")
+    function = imported(path, "data.name")
     try:
-        made = getattr(import_module(module), name)()
+        made = function()
     except Exception as error:  # whatever a function of somebody's own may raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidValueError(
-            f"data.name is {path!r}, but cannot be loaded ({reason}); it is looked up beside the configuration, in the "
-            "current folder and on PYTHONPATH, and called without arguments"
+            f"data.name is {path!r}, but cannot be loaded ({reason(error)}); it is called without arguments"
         ) from error
     if not isinstance(made, tuple) or len(made) != len(_PARTS):
         raise InvalidValueError(f"data.name is {path!r}, but must return a tuple of {', '.join(_PARTS)}; return four")

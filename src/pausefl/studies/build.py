@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from pausefl.errors import InvalidValueError, MissingExtraError, require
+from pausefl.importing import imported, reason
 from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, Schedule
 from pausefl.privacy.schedule import schedule_by_name
 from pausefl.rng import stream
@@ -131,18 +131,17 @@ def _policy(config: Config, latency: LatencyModel) -> Policy:
             )
         )
     if ":" in selection.policy:
-        return _imported(selection.policy)
+        return _own_policy(selection.policy)
     return policy_by_name(selection.policy)
 
 
-def _imported(path: str) -> Policy:
-    module, _, name = path.partition(":")
+def _own_policy(path: str) -> Policy:
+    kind = imported(path, "selection.policy")
     try:
-        made = getattr(import_module(module), name)()
-    except (ImportError, AttributeError, TypeError) as error:
+        made = kind()
+    except Exception as error:  # whatever a class of somebody's own may raise
         raise InvalidValueError(
-            f"selection.policy is {path!r}, but cannot be made ({error}); it is looked up beside the configuration, "
-            "in the current folder and on PYTHONPATH"
+            f"selection.policy is {path!r}, but cannot be made ({reason(error)}); it is called without arguments"
         ) from error
     if not isinstance(made, Policy):
         raise InvalidValueError(f"selection.policy is {path!r}, but makes no Policy; subclass pausefl.Policy")

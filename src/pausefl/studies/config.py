@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
 from pausefl.studies.sections import Section, validated, value_of
+from pausefl.tomlfile import read_toml
 
 DATA_NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
 
@@ -163,13 +163,7 @@ class Config(Section):
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """Read a file and apply overrides of the form ``section.key=value``."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; name a TOML file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML file ({error}); mend it") from None
-    return make_config(content, overrides)
+    return make_config(read_toml(path), overrides)
 
 
 def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:

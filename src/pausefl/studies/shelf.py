@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from pausefl.errors import ConfigError
 from pausefl.studies.measured.study import MeasuredStudy
 from pausefl.studies.study import Study
+from pausefl.tomlfile import read_toml
 
 
 def study_names() -> list[str]:
@@ -22,15 +22,11 @@ def load_study(name: str) -> Study | MeasuredStudy:
     """Return a study of the paper by name, or any study by the path of its file."""
     path = Path(name)
     if name in study_names():
-        data = (_shelf() / f"{name}.toml").read_bytes()
+        content = read_toml(_shelf() / f"{name}.toml")
     elif path.suffix == ".toml" and path.is_file():
-        data = path.read_bytes()
+        content = read_toml(path)
     else:
         raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(study_names())}; check it")
-    try:
-        content = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{name} is no TOML file ({error}); mend it") from None
     about = content.pop("study", None)
     if not isinstance(about, Mapping):
         raise ConfigError(f"{name} has no [study] section; copy one of the paper's")
@@ -38,5 +34,5 @@ def load_study(name: str) -> Study | MeasuredStudy:
     return kind.read(path.stem if path.suffix else name, about, content)
 
 
-def _shelf() -> Any:
+def _shelf() -> Traversable:
     return files("pausefl.studies") / "paper"
