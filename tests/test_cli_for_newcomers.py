@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import typer
 
 from pausefl.cli import app, main
 from pausefl.cli.arguments import finished
+from pausefl.statefile import read_state
 
 
 def commands(command: click.Command, name: str = "pausefl") -> Iterator[tuple[str, click.Command]]:
@@ -66,6 +69,8 @@ def test_the_same_thing_has_the_same_name_everywhere() -> None:
         (["data", "list"], {"folder", "data"}),
         (["claims", "results"], {"claim", "tested", "findings"}),
         (["study", "g-function", "--scale", "smoke", "--out", "{folder}"], {"beta", "g"}),
+        (["tune", "large-mnist", "selection.alpha", "1", "--scale", "smoke", "--out", "{folder}"], {"name", "rounds"}),
+        (["demo", "--rounds", "2", "--jobs", "1", "--out", "{folder}"], {"name", "accuracy", "time_to"}),
     ],
 )
 def test_what_another_program_reads_is_json(
@@ -84,6 +89,25 @@ def test_a_run_and_a_study_tell_their_summaries_as_json(capsys: pytest.CaptureFi
     assert code == 0
     [policy] = json.loads(out)
     assert (policy["name"], policy["rounds"]) == ("random", 4)
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text("[run]\nrounds = 100000\ncheckpoint_every = 1\n")
+    command = [sys.executable, "-m", "pausefl", "run", str(tmp_path / "long.toml"), "--out", str(tmp_path / "out")]
+    # As a terminal does it: the signal goes to the command and its workers alike.
+    started = subprocess.Popen(
+        [*command, "--seeds", "2", "--jobs", "2"], start_new_session=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while started.poll() is None and not list(tmp_path.glob("out/*/checkpoint.state")):
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (130, "")
+    assert err == f"interrupted; the same command goes on from the last checkpoints in {tmp_path / 'out'}\n"
+    [checkpoint, *_] = tmp_path.glob("out/*/checkpoint.state")
+    header, _ = read_state(checkpoint, "run")
+    assert header["number"] >= 1
 
 
 @pytest.mark.parametrize(

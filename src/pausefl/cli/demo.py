@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING
-from pausefl.cli.run import bars, show
-from pausefl.cli.tables import show_runs
+from pausefl.cli.arguments import TRAINING, AsJson
+from pausefl.cli.playing import play_all
+from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import require
 
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
+_TARGETS = (80.0, 90.0)
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -23,12 +23,13 @@ def demo(
     rounds: Annotated[int, typer.Option(help="How many rounds each policy plays.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
     jobs: Annotated[int, typer.Option(help="How many processes to use.")] = 2,
+    as_json: AsJson = False,
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
     from pausefl.report.charts import require_charts
     from pausefl.report.html import write_report
     from pausefl.studies.config import make_config
-    from pausefl.studies.many import Task, run_many
+    from pausefl.studies.many import Task
 
     require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
@@ -46,12 +47,12 @@ def demo(
             }
         )
         tasks.append(Task(config, out / f"{name} {rounds} {seed}".translate(str.maketrans(" ", "-", "()"))))
-    console = Console(stderr=True)
-    with bars(console) as progress:
-        lines = [progress.add_task(name, total=rounds, note="") for name in POLICIES]
-        summaries = run_many(tasks, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
-    typer.echo("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
-    show_runs([task.out for task in tasks], [80.0, 90.0])
-    typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
+    summaries = play_all(tasks, POLICIES, out, None, jobs)
     page = write_report([task.out for task in tasks], out / "report.html", "PAUSE and its baselines on digits")
+    if as_json:
+        print_runs([task.out for task in tasks], _TARGETS)
+        return
+    typer.echo("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
+    show_runs([task.out for task in tasks], _TARGETS)
+    typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
     typer.echo(f"Report with charts: {page}")

@@ -13,12 +13,11 @@ from rich.progress import Progress
 
 from pausefl.cli import app
 from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
-from pausefl.cli.run import bars, show, use_own_modules
+from pausefl.cli.playing import play_all, use_own_modules
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
-    from pausefl.studies.many import Task
     from pausefl.studies.measured.base import Measurement
     from pausefl.studies.measured.study import MeasuredStudy
 
@@ -74,7 +73,7 @@ def study(
     if isinstance(chosen, Study):
         tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
         use_own_modules(Path(name), [task.config for task in tasks])
-        _train(tasks, folder, data_dir, jobs)
+        play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
         page = write_report([folder], folder / "report.html", chosen.about.title, reference or [])
         if as_json:
             print_runs([folder])
@@ -88,24 +87,6 @@ def study(
             typer.echo(json.dumps(list(csv.DictReader((folder / "rows.csv").read_text().splitlines())), indent=1))
             return
     typer.echo(f"{chosen.about.title}\nreport: {page}")
-
-
-def _train(tasks: list[Task], folder: Path, data_dir: Path | None, jobs: int) -> None:
-    from pausefl.studies.many import run_many
-
-    console = Console(stderr=True)
-    with bars(console) as progress:
-        lines = [
-            progress.add_task(str(task.out.relative_to(folder)), total=task.config.run.rounds, note="")
-            for task in tasks
-        ]
-        try:
-            run_many(
-                tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n)
-            )
-        except KeyboardInterrupt:
-            console.print(f"interrupted; the same command goes on from the last checkpoints in {folder}")
-            raise
 
 
 def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> Path:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, DataDir, Overrides, complete_policy, complete_scale, complete_study
-from pausefl.cli.run import bars, show, use_own_modules
-from pausefl.cli.tables import show_runs
+from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides, complete_policy, complete_scale, complete_study
+from pausefl.cli.playing import play_all, use_own_modules
+from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
 _SEED = 100
@@ -34,9 +33,10 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Folder for the runs: runs/tune-STUDY-KEY if left out.")] = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a study's settings with one key at several values, and print what came of each."""
-    from pausefl.studies.many import Task, run_many
+    from pausefl.studies.many import Task
     from pausefl.studies.shelf import load_study
     from pausefl.studies.study import Study, folder_name, scale_named
 
@@ -55,10 +55,5 @@ def tune(
         for value in names
     ]
     use_own_modules(Path(study), [task.config for task in tasks])
-    with bars(Console(stderr=True)) as progress:
-        lines = [
-            progress.add_task(f"{key}={v}", total=t.config.run.rounds, note="")
-            for v, t in zip(names, tasks, strict=True)
-        ]
-        run_many(tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: show(progress, lines[i], tasks[i].out, n))
-    show_runs([task.out for task in tasks])
+    play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
+    (print_runs if as_json else show_runs)([task.out for task in tasks])
