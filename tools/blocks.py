@@ -164,7 +164,7 @@ def _run_python(text: str, scope: dict[str, object], folder: Path, name: str) ->
     sys.path.insert(0, str(folder))
     try:
         with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
-            exec(compile(text, name, "exec"), scope)
+            exec(compile(text, name, "exec", dont_inherit=True), scope)
     finally:
         sys.path.remove(str(folder))
     return printed.getvalue()
