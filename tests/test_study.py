@@ -39,7 +39,7 @@ def test_the_papers_studies_are_all_there() -> None:
 def test_every_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
     study = trained(name)
     tasks = study.tasks(tmp_path, "smoke")
-    assert len(tasks) == len(study.about.policies) >= 6
+    assert len(tasks) == len(study.about.policies) >= 2
     summaries = run_many(tasks)
     assert all(summary["rounds"] == 4 for summary in summaries)
     free = [s for s, p in zip(summaries, study.about.policies, strict=True) if "no privacy" in p]
