@@ -112,7 +112,7 @@ def play(name: str, folder: Path, check: Callable[[str], None]) -> list[tuple[Bl
             if after is not None and after.kind == "text" and after.title is None:
                 told.append((after, [Printed("python", after.text, real, True)]))
         elif block.kind == "console":
-            told.append((block, [_run(name, command, shown, folder, check) for command, shown in _commands(block)]))
+            told.append((block, [_run(name, command, shown, folder, check) for command, shown in commands(block)]))
     return told
 
 
@@ -128,7 +128,8 @@ def sandbox(folder: Path) -> Path:
     return folder
 
 
-def _commands(block: Block) -> list[tuple[str, str]]:
+def commands(block: Block) -> list[tuple[str, str]]:
+    """Return the commands of a console block, each with what the page shows of its output."""
     found: list[tuple[str, str]] = []
     for line in block.text.splitlines(keepends=True):
         if line.startswith("$ "):

@@ -17,7 +17,7 @@ import typer
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from blocks import Printed, blocks, pages, play, sandbox  # noqa: E402 - the folder is known only now
+from blocks import Printed, blocks, commands, pages, play, sandbox  # noqa: E402 - the folder is known only now
 
 from pausefl.cli import app  # noqa: E402
 
@@ -51,6 +51,15 @@ def test_blocks_run_and_print_what_is_shown(name: str, tmp_path: Path, monkeypat
     for _, printed in play(name, sandbox(tmp_path), check):
         for one in printed:
             assert one.agrees, f"{name}: $ {one.command}\nshown:\n{one.shown}\nprinted:\n{one.real}"
+
+
+@pytest.mark.parametrize("name", ["results/README.md", "examples/flower-digits/README.md"])
+def test_commands_of_hours_and_of_deployments_exist(name: str) -> None:
+    """What made the results takes hours, and tests/e2e deploys the example: here they are only parsed."""
+    found = [c for b in blocks((ROOT / name).read_text()) if b.kind == "console" for c, _ in commands(b)]
+    for command in found:
+        check(command)
+    assert any(command.startswith("pausefl ") for command in found)
 
 
 def test_no_block_is_left_out_by_its_name() -> None:
