@@ -166,36 +166,12 @@ class _Ranked:
     def walk(
         self, heap: IntArray, best: IntArray, energy: float, first: int, steps: int, how: Annealer, random: KeyArray
     ) -> tuple[float, int, bool]:
-        tailored = how.graph == "tailored"
+        common = (heap, best, energy, first, steps, self.scale, how.graph == "tailored", how.restarts, random)
+        found: tuple[float, int, bool]
         if self.objective.phi is not None:
-            return walk_any(
-                lambda ranks: self.objective.rest(self.rows[ranks]),
-                self.ucb,
-                heap,
-                best,
-                energy,
-                first,
-                steps,
-                self.scale,
-                tailored,
-                how.restarts,
-                random,
-            )
-        found: tuple[float, int, bool] = walk(
-            self.ucb,
-            self.score,
-            self.clusters,
-            self.collision,
-            heap,
-            best,
-            energy,
-            first,
-            steps,
-            self.scale,
-            tailored,
-            how.restarts,
-            random,
-        )
+            found = walk_any(lambda ranks: self.objective.rest(self.rows[ranks]), self.ucb, *common)
+        else:
+            found = walk(self.ucb, self.score, self.clusters, self.collision, *common)
         return found
 
 
