@@ -42,6 +42,11 @@ class Progress:
     result: Result
 
     @staticmethod
+    def fresh(arrays: ArrayRecord) -> Progress:
+        """Return the progress of a run that has not begun."""
+        return Progress(0, arrays, Result(arrays=arrays))
+
+    @staticmethod
     def of(number: int, arrays: ArrayRecord, metrics: Mapping[str, Mapping[str, Any]]) -> Progress:
         """Build it from a checkpoint."""
         result = Result(arrays=arrays)

@@ -1,0 +1,69 @@
+"""Who may be asked: known to the selector, there, and with budget left, for all that is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pausefl.errors import NotEnoughClientsError
+from pausefl.flower.grid import TimedGrid
+from pausefl.flower.roster import Names, Roster
+from pausefl.selector import Selector
+from pausefl.types import ClientId, Seconds
+
+
+class Pool:
+    """The candidates of each round.
+
+    ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
+    ``here`` are the clients found last, with their nodes; ``exhausted`` those whose budget is gone, by their own word.
+    """
+
+    def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds) -> None:
+        self._selector, self._names, self._least, self._wait = selector, names, least, wait
+        self._roster: Roster | None = None
+        self.here: dict[ClientId, int] = {}
+        self.exhausted: set[ClientId] = set()
+
+    @property
+    def opened(self) -> bool:
+        """Whether a run is under way."""
+        return self._roster is not None
+
+    def open(self, run: str) -> None:
+        """Begin a run: nobody is known yet."""
+        self._roster = Roster(self._selector.cohort.ids, self._names, run)
+
+    def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
+        """Return who is there and has budget left, as far as is known; too few is an error."""
+        if self._roster is None:
+            return []
+        found = self._roster.present(
+            grid, self._selector.per_round, self._wait, least=self._least, without=self._broke()
+        )
+        self.here = dict(found.nodes)
+        self._selector.report(found.releases)
+        broke = self._broke()
+        ready = [client for client in self.here if client not in broke]
+        if len(ready) < self._least:
+            raise NotEnoughClientsError(
+                f"candidates are {len(ready)} ({len(self.here)} there, {len(broke)} without budget), but "
+                f"round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
+            )
+        return ready
+
+    def doubt(self, clients: Iterable[ClientId]) -> None:
+        """Let these say hello again before they are candidates."""
+        if self._roster is not None:
+            self._roster.doubt(clients)
+
+    def solvent(self) -> bool:
+        """Whether any client may have budget left."""
+        return len(self._broke()) < len(self._selector.cohort)
+
+    def _broke(self) -> set[ClientId]:
+        """Return who has no budget left: by their own word, or by their count of releases."""
+        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
+        rows = [] if limit is None else np.flatnonzero(cohort.releases >= limit).tolist()
+        return self.exhausted.union(cohort.ids[row] for row in rows)
