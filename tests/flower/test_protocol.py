@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from pausefl.cohort import Cohort
-from pausefl.flower.latency import latencies
 from pausefl.flower.protocol import REFUSED, Note, Refusal
-from pausefl.sim.latency import FlooredNormal
 
 
 @pytest.mark.parametrize("why", ["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"])
@@ -36,16 +32,3 @@ def test_other_errors_are_no_refusals(error):
 def test_senseless_seconds_are_not_taken(tools, seconds):
     told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, "seconds": seconds})})
     assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1)
-
-
-def test_which_seconds_count():
-    cohort = Cohort({"a": 1, "b": 1, "c": 1})
-    measured, reported = {"a": 5.0, "c": 7.0}, {"a": 0.5, "c": 99.0}
-    assert latencies("round-trip", 1, cohort, 0, measured, reported) == measured
-    assert latencies("reported", 1, cohort, 0, measured, reported) == {"a": 0.5, "c": 7.0}
-    assert latencies("reported", 1, cohort, 0, measured, {}) == measured
-    assert latencies("reported", 1, cohort, 0, measured, {"a": 1e-12}) == {"a": 1e-9, "c": 7.0}
-    model = FlooredNormal(np.array([0.1, 0.5, 0.9]), std=0.001, floor=0.05)
-    virtual = latencies(model, 1, cohort, 0, measured, reported)
-    assert virtual == pytest.approx({"a": 0.1, "c": 0.9}, abs=0.02)
-    assert virtual == latencies(model, 1, cohort, 0, measured, {})
