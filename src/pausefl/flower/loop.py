@@ -56,11 +56,16 @@ class Progress:
         return Progress(number, arrays, result)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Return the result's metrics ready for JSON, which knows no infinity."""
+        """Return this round's metrics ready for JSON, which knows no infinity; with the first round's, also round 0's.
+
+        Before the first round only the server evaluates, and that is repeated if the first round is.
+        """
+        numbers = (0, 1) if self.round == 1 else (self.round,)
         return {
             name: {
                 str(at): {key: _plain(value) for key, value in record.items()}
-                for at, record in getattr(self.result, name).items()
+                for at in numbers
+                if (record := getattr(self.result, name).get(at)) is not None
             }
             for name in _METRICS
         }

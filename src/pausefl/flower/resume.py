@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from logging import INFO
+from logging import INFO, WARNING
 from pathlib import Path
 
 from flwr.app import ArrayRecord
@@ -15,6 +15,7 @@ from pausefl.errors import StateFileError
 from pausefl.flower.checkpoint import Checkpoint
 from pausefl.flower.history import Played
 from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.flower.journal import Journal, Mark
 from pausefl.flower.loop import Progress
 from pausefl.flower.update import record_of
 from pausefl.selector import Selector
@@ -32,14 +33,20 @@ class Resumed:
 
 
 class Keeper:
-    """Keeps selector, inner strategy and progress of a run in a file, if there is to be one."""
+    """Keeps selector, inner strategy and progress of a run in a file, and its rounds in a journal, if it is to."""
 
     def __init__(self, path: Path | None, selector: Selector, inner: Strategy) -> None:
         self.path, self._selector, self._inner = path, selector, inner
+        self._mark = Mark()
 
     def resume(self, initial: ArrayRecord) -> Resumed | None:
         """Take over what the file says; None if there is none.  One of another model is refused."""
-        if self.path is None or not self.path.exists():
+        self._mark = Mark()
+        if self.path is None:
+            return None
+        if not self.path.exists():
+            if (old := Journal(self.path).set_aside()) is not None:
+                log(WARNING, "pausefl: %s is gone, but not its journal; that is now %s", self.path, old)
             return None
         found = Checkpoint.read(self.path)
         shapes = {name: tuple(tensor.shape) for name, tensor in found.model.items()}
@@ -47,15 +54,21 @@ class Keeper:
             raise StateFileError(f"{self.path} holds another model than the one to start from; name another file")
         self._selector.restore(*found.selector)
         restore_inner(self._inner, found.inner)
+        Journal(self.path).cut(found.mark)
+        self._mark = found.mark
         log(INFO, "pausefl: goes on after round %s of %s", found.round, self.path)
         progress = Progress.of(found.round, record_of(found.model), found.metrics)
         return Resumed(found.run, progress, found.history, found.exhausted)
 
-    def save(self, run: str, progress: Progress, history: Iterable[Played], exhausted: Iterable[ClientId]) -> None:
-        """Write the file."""
-        if self.path is not None:
-            model = {name: array.numpy() for name, array in progress.arrays.items()}
-            Checkpoint(
-                run, progress.round, model, self._selector.state(), inner_state(self._inner),
-                tuple(history), tuple(sorted(exhausted, key=str)), progress.metrics(),
-            ).write(self.path)  # fmt: skip
+    def save(self, run: str, progress: Progress, exhausted: Iterable[ClientId], played: Played | None) -> None:
+        """Write down the round ``played``, and then the checkpoint that counts it."""
+        if self.path is None:
+            return
+        if played is not None:
+            entry = {"played": played.plain(), "metrics": progress.metrics()}
+            self._mark = Journal(self.path).append(self._mark, entry)
+        model = {name: array.numpy() for name, array in progress.arrays.items()}
+        gone = tuple(sorted(exhausted, key=str))
+        Checkpoint(
+            run, progress.round, model, self._selector.state(), inner_state(self._inner), gone, self._mark
+        ).write(self.path)

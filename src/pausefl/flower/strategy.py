@@ -208,7 +208,8 @@ class PauseStrategy(Strategy):
 
     def save(self, progress: Progress) -> None:
         """Write the checkpoint, if there is to be one."""
-        self._keeper.save(self._run, progress, self._history, self._pool.exhausted)
+        played = self._history[-1] if progress.round else None
+        self._keeper.save(self._run, progress, self._pool.exhausted, played)
 
     def _begin(self, grid: Grid, initial: ArrayRecord) -> Progress:
         found = self._keeper.resume(initial)
