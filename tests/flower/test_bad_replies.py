@@ -11,6 +11,7 @@ from flwr.serverapp.strategy import (
 
 import pausefl
 from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.protocol import Note
 from pausefl.privacy import FixedHorizon
 
 
@@ -139,3 +140,33 @@ def test_a_wrapped_strategys_weight_is_asked_for(start, tools):
     strategy = tools.wrapped(inside, pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
     strategy.start(grid, start, num_rounds=1)
     assert strategy.history[0].refused == {"0": "unsound"}
+
+
+def test_a_reply_under_another_name_is_not_taken_for_the_clients(clients, start, tools):
+    """One node that answers in a neighbour's name, with a count that would put it out of the run."""
+
+    def as_another(message: Message) -> Message:
+        reply = clients[0].answer(message)
+        reply.content["pausefl"] = Note("client-1", 10**6).record()
+        return reply
+
+    grid = tools.grid_of(clients)
+    tools.hello_only(grid, 100, as_another)
+    strategy = tools.wrapped(chooser=tools.selector(per_round=5), fewer="smaller")
+    strategy.start(grid, start, num_rounds=2)
+    assert [dict(played.refused) for played in strategy.history] == [{"client-0": "unsound"}] * 2
+    assert strategy._selector.cohort.releases.max() == 2
+    hellos = [m.metadata.dst_node_id for m in grid.sent if m.content.config_records["pausefl"]["hello"]]
+    assert sorted(hellos) == [100, 100, 101, 102, 103, 104]  # asked again who it is
+
+
+def test_where_the_superlink_vouches_the_name_in_a_note_does_not_matter(start, tools):
+    def answer(message: Message) -> Message:
+        reply = tools.trained(message, None)
+        reply.content["pausefl"] = Note("clinic", 3).record()
+        return reply
+
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0], 2), names="node")
+    strategy.start(MemoryGrid({0: answer, 1: answer}), start, num_rounds=1)
+    assert strategy.history[0].refused == {}
+    assert strategy._selector.cohort.releases.tolist() == [3, 3]

@@ -32,3 +32,18 @@ def test_other_errors_are_no_refusals(error):
 def test_senseless_seconds_are_not_taken(tools, seconds):
     told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, "seconds": seconds})})
     assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1)
+
+
+@pytest.mark.parametrize(("said", "meant"), [({}, False), ({"replayed": True}, True), ({"replayed": False}, False)])
+def test_a_note_of_an_older_release_is_no_replay(tools, said, meant):
+    told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, **said})})
+    assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1, replayed=meant)
+
+
+@pytest.mark.parametrize("said", [1, 0, "yes", "True", 1.0, b"1", [True]])
+def test_only_a_plain_yes_is_a_replay(tools, said):
+    told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, "replayed": said})})
+    assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1)
+    assert Note.of(Message(RecordDict({"pausefl": Note("a", 1, 2.0, True).record()}), reply_to=tools.request())) == (
+        Note("a", 1, 2.0, True)
+    )

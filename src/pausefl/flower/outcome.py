@@ -18,7 +18,11 @@ from pausefl.types import ClientId, FloatArray, Seconds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A round as the server saw it; ``errors`` are replies without content, which the inner strategy logs."""
+    """A round as the server saw it; ``errors`` are replies without content, which the inner strategy logs.
+
+    ``replayed``: who says it sent a kept reply again.  ``doubted``: who must say again who it is, having been silent or
+    having answered under another name.
+    """
 
     sound: Mapping[ClientId, Message]
     errors: tuple[Message, ...]
@@ -26,6 +30,8 @@ class Outcome:
     reported: Mapping[ClientId, Seconds]
     releases: Mapping[ClientId, int]
     refused: Mapping[ClientId, str]
+    replayed: frozenset[ClientId]
+    doubted: frozenset[ClientId]
 
     def exhausted(self) -> set[ClientId]:
         """Return whose budget is gone, by their own word."""
@@ -40,13 +46,19 @@ class Outcome:
         }
 
 
-def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None) -> Outcome:
-    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer."""
+def read_outcome(
+    exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None, *, by_note: bool = False
+) -> Outcome:
+    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer.
+
+    ``by_note``: clients are known by the name in their notes, so that a note with another name is not theirs.
+    """
     sound: dict[ClientId, Message] = {}
     errors: list[Message] = []
     reported: dict[ClientId, Seconds] = {}
     releases: dict[ClientId, int] = {}
     refused: dict[ClientId, str] = {}
+    replayed, misnamed = set[ClientId](), set[ClientId]()
     replies = exchange.by_node()
     for node, client in chosen.items():
         reply = replies.get(node)
@@ -60,6 +72,9 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
             refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
             if refusal is not None and refusal.releases is not None:
                 releases[client] = refusal.releases
+        elif by_note and (note := Note.of(reply)) is not None and note.name != str(client):
+            refused[client] = "unsound"
+            misnamed.add(client)
         elif not _fits(reply, model, weight):
             refused[client] = "unsound"
         else:
@@ -69,8 +84,14 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
                 releases[client] = note.releases
                 if note.seconds is not None:
                     reported[client] = note.seconds
+                if note.replayed:
+                    replayed.add(client)
     measured = {client: exchange.seconds[node] for node, client in chosen.items() if client in sound}
-    return Outcome(sound, tuple(errors), measured, reported, releases, refused)
+    silent_ones = {client for client, why in refused.items() if why == "no answer"}
+    return Outcome(
+        sound, tuple(errors), measured, reported, releases, refused, frozenset(replayed),
+        frozenset(misnamed | silent_ones),
+    )  # fmt: skip
 
 
 def settle(outcome: Outcome, key: str, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:

@@ -84,6 +84,7 @@ class PauseStrategy(Strategy):
         self._wish = Request("check", 0, epsilon=epsilon, clip=clip)
         self._history: list[Played] = []
         self._run = ""
+        self._repeated: int | None = None
         self._chosen: dict[int, ClientId] = {}
         self._model = ArrayRecord()
         self._key = "arrays"
@@ -142,9 +143,11 @@ class PauseStrategy(Strategy):
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start")
         weight = weight_key(self._inner)
-        outcome = read_outcome(exchange, self._chosen, self._model, weight)
+        outcome = read_outcome(exchange, self._chosen, self._model, weight, by_note=self._names == "hello")
+        # Only the round in which an earlier server died can have been answered before.
+        replayed = outcome.replayed if server_round == self._repeated else ()
         seconds = latencies(
-            self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
+            self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported, replayed
         )
         updates = outcome.updates(self._model) if self._selector.policy.learns else None
         cohort = self._selector.cohort
@@ -153,7 +156,7 @@ class PauseStrategy(Strategy):
         self._selector.observe(seconds, updates)
         self._selector.report({**before, **outcome.releases})
         self._pool.exhausted |= outcome.exhausted()
-        self._pool.doubt(client for client, why in outcome.refused.items() if why == "no answer")
+        self._pool.doubt(outcome.doubted)
         self._exchange = None
         self._note(server_round, chosen, seconds, outcome)
         settle(outcome, self._key, weight, chosen.weights)
@@ -220,6 +223,7 @@ class PauseStrategy(Strategy):
         else:
             self._run, progress, self._history = found.run, found.progress, list(found.history)
             self._pool.exhausted = set(found.exhausted)
+        self._repeated = None if found is None else progress.round + 1
         self._pool.open(self._run)
         return progress
 
