@@ -39,6 +39,28 @@ def test_after_a_restart_the_new_node_of_a_name_counts(tools):
     assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 22}
 
 
+def test_a_name_that_moves_while_its_old_node_is_still_there_is_worth_a_warning(tools, caplog):
+    grid, roster = tools.timed({11: tools.named("a")}, tools.Clock()), Roster(["a"], "hello", "run")
+    roster.present(grid, 1, 1.0)
+    grid._grid.nodes[22] = tools.named("a")
+    for _ in range(3):
+        roster.present(grid, 1, 1.0)
+    assert caplog.text.count("'a' was node 11, which is still there, and is now node 22") == 1
+    del grid._grid.nodes[11], grid._grid.nodes[22]
+    grid._grid.nodes[33] = tools.named("a")  # a restart, and the old node is gone
+    roster.present(grid, 1, 1.0)
+    assert caplog.text.count("still there") == 1
+
+
+def test_doubt_does_not_hide_that_a_name_moved(tools, caplog):
+    grid, roster = tools.timed({11: tools.named("a")}, tools.Clock()), Roster(["a"], "hello", "run")
+    roster.present(grid, 1, 1.0)
+    roster.doubt(["a"])
+    grid._grid.nodes = {11: lambda message: None, 22: tools.named("a")}
+    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 22}
+    assert "which is still there" in caplog.text
+
+
 def test_a_silent_node_holds_nobody_up_twice(tools):
     clock = tools.Clock()
     grid = tools.timed({1: tools.named("a"), 2: lambda message: None}, clock)
@@ -86,6 +108,73 @@ def test_one_that_says_no_is_asked_a_few_times_and_then_left_alone(tools):
     for _ in range(6):
         assert set(roster.present(grid, 1, 1.0).nodes) == {"b"}
     assert len(grid._grid.sent) == 1 + 3
+
+
+def refusing(message: Message) -> Message:
+    return Message(Refusal("unready").error(), reply_to=message)
+
+
+def test_one_that_failed_gets_another_chance_some_rounds_later(tools, caplog):
+    """Its owner has mended the file meanwhile; the SuperNode never stopped."""
+    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    for _ in range(7):
+        assert set(roster.present(grid, 1, 1.0).nodes) == {"b"}
+    assert len(grid._grid.sent) == 1 + 3
+    assert caplog.text.count("node 1 gave no name") == 1  # the same again is not told again
+    grid._grid.nodes[1] = tools.named("a")
+    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+    assert len(grid._grid.sent) == 1 + 4
+
+
+def test_one_that_failed_is_asked_at_once_when_it_reconnects(tools):
+    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    for _ in range(4):
+        roster.present(grid, 1, 1.0)
+    del grid._grid.nodes[1]
+    roster.present(grid, 1, 1.0)
+    grid._grid.nodes[1] = tools.named("a")
+    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+
+
+def test_one_that_failed_is_asked_at_once_when_too_few_are_there(tools):
+    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    for _ in range(4):
+        roster.present(grid, 1, 1.0)
+    grid._grid.nodes[1] = tools.named("a")
+    assert set(roster.present(grid, 2, 1.0).nodes) == {"a", "b"}
+
+
+def test_a_stranger_is_a_candidate_as_soon_as_its_name_joins(tools):
+    grid = tools.timed({1: tools.named("a"), 2: tools.named("new", 4)}, tools.Clock())
+    roster = Roster(["a"], "hello", "run")
+    for _ in range(3):
+        assert set(roster.present(grid, 1, 1.0).nodes) == {"a"}
+    assert len(grid._grid.sent) == 2
+    roster.know(["a", "new"])
+    found = roster.present(grid, 1, 1.0)
+    assert set(found.nodes) == {"a", "new"}
+    assert dict(found.releases) == {"new": 4}  # asked again: its count may have grown
+    roster.know(["new"])  # and the other one left
+    assert set(roster.present(grid, 1, 1.0).nodes) == {"new"}
+
+
+def test_a_stranger_that_was_renamed_is_noticed_some_rounds_later(tools, caplog):
+    grid = tools.timed({1: tools.named("a"), 2: tools.named("typo")}, tools.Clock())
+    roster = Roster(["a", "b"], "hello", "run")
+    for _ in range(5):
+        roster.present(grid, 1, 1.0)
+    grid._grid.nodes[2] = tools.named("b")
+    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+    assert caplog.text.count("calls itself 'typo'") == 1
+
+
+def test_verified_names_may_join_too(tools):
+    infos = [NodeInfo(node_id=1, name="a"), NodeInfo(node_id=2, name="b")]
+    grid = tools.timed({1: refusing, 2: refusing}, tools.Clock(), infos=infos)
+    roster = Roster(["a"], "registered", "run")
+    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 1}
+    roster.know(["a", "b"])
+    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("record", [{}, {"name": ""}, {"name": "a\n"}, {"name": "a"}, {"name": "a", "releases": -1}])

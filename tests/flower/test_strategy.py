@@ -201,3 +201,19 @@ def test_evaluations_with_unlike_metrics_are_averaged_and_expire(clients, start,
     result = tools.wrapped(FedAvg()).start(grid, start, num_rounds=1, timeout=600)
     assert 1 in result.evaluate_metrics_clientapp
     assert {m.metadata.ttl for m in grid.sent if m.metadata.message_type == "evaluate"} == {600}
+
+
+def test_clients_may_join_and_leave_between_rounds(clients, start, tools):
+    chooser = tools.selector(3, per_round=3)
+    strategy = tools.wrapped(chooser=chooser, fewer="smaller")
+
+    def change(number, arrays):
+        if number == 1:
+            chooser.join({"client-3": 5.0})
+            chooser.leave(["client-0"])
+
+    strategy.start(tools.grid_of(clients[:4]), start, num_rounds=2, evaluate_fn=change)
+    assert [set(played.members) for played in strategy.history] == [
+        {"client-0", "client-1", "client-2"},
+        {"client-1", "client-2", "client-3"},
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 
 import numpy as np
 
@@ -33,12 +34,13 @@ class Pool:
 
     def open(self, run: str) -> None:
         """Begin a run: nobody is known yet."""
-        self._roster = Roster(self._selector.cohort.ids, self._names, run)
+        self._roster = Roster(self._clients(), self._names, run)
 
     def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
         """Return who is there and has budget left, as far as is known; too few is an error."""
         if self._roster is None:
             return []
+        self._roster.know(self._clients())
         found = self._roster.present(
             grid, self._selector.per_round, self._wait, least=self._least, without=self._broke()
         )
@@ -61,6 +63,9 @@ class Pool:
     def solvent(self) -> bool:
         """Whether any client may have budget left."""
         return len(self._broke()) < len(self._selector.cohort)
+
+    def _clients(self) -> list[ClientId]:
+        return list(compress(self._selector.cohort.ids, self._selector.cohort.present))
 
     def _broke(self) -> set[ClientId]:
         """Return who has no budget left: by their own word, or by their count of releases."""
