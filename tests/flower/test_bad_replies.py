@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import (
 
 import pausefl
 from pausefl.flower.memory import MemoryGrid
-from pausefl.flower.protocol import Note
+from pausefl.flower.protocol import Note, Refusal
 from pausefl.privacy import FixedHorizon
 
 
@@ -33,7 +33,7 @@ def test_a_silent_a_failing_and_a_lying_node_count_as_no_answer(clients, start, 
 
 
 @pytest.mark.parametrize("fault", ["nan", "no weight", "zero weight", "no array", "two records"])
-def test_one_bad_reply_does_not_spoil_the_round(clients, start, tools, fault):
+def test_one_bad_reply_does_not_spoil_the_round(clients, start, tools, fault, caplog):
     """From a node that runs other code than it should."""
     good = {name: array + 1 for name, array in tools.model().items()}
     metrics = {"no weight": {"loss": 1.0}, "zero weight": {"num-examples": 0}}.get(fault, {"num-examples": 1})
@@ -53,6 +53,7 @@ def test_one_bad_reply_does_not_spoil_the_round(clients, start, tools, fault):
     strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
     result = strategy.start(grid, start, num_rounds=1)
     assert strategy.history[0].refused == {"0": "unsound"}
+    assert "could be used" not in caplog.text  # the others' could
     assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 1)
 
 
@@ -170,3 +171,43 @@ def test_where_the_superlink_vouches_the_name_in_a_note_does_not_matter(start, t
     strategy.start(MemoryGrid({0: answer, 1: answer}), start, num_rounds=1)
     assert strategy.history[0].refused == {}
     assert strategy._selector.cohort.releases.tolist() == [3, 3]
+
+
+def test_a_round_without_a_single_sound_reply_is_worth_a_warning_that_says_why(start, tools, caplog):
+    """An app that was set up wrongly is seen at once."""
+    wide = {**tools.model(), "b": np.zeros(4, dtype=np.float32)}
+
+    def with_arrays(arrays, **metrics):
+        content = {"arrays": tools.record(arrays), "metrics": MetricRecord({"num-examples": 1, **metrics})}
+        return lambda message: Message(RecordDict(dict(content)), reply_to=message)
+
+    grid = MemoryGrid(
+        {
+            0: with_arrays(wide),
+            1: with_arrays({"w": np.zeros(1)}),
+            2: with_arrays(tools.model(), **{"num-examples": 0}),
+            3: with_arrays({**tools.model(), "b": np.full(3, np.nan, dtype=np.float32)}),
+            4: lambda message: Message(Error(code=9, reason="no such\nmodule"), reply_to=message),
+            5: lambda message: Message(Refusal("unready").error(), reply_to=message),
+            6: lambda message: None,
+        }
+    )
+    for count, per_round in ((5, 5), (7, 7)):
+        caplog.clear()
+        strategy = tools.wrapped(chooser=pausefl.Selector([1.0] * count, per_round), names="node")
+        strategy.start(grid, start, num_rounds=1, timeout=0.1)
+        [line] = [record.getMessage() for record in caplog.records if "no reply could be used" in record.getMessage()]
+        assert "\n" not in line
+        assert "0 unsound (tensor 'b' is float32 (4,), not float32 (3,))" in line
+        assert "1 unsound (1 tensors that are not the model's 2)" in line
+        assert "2 unsound ('num-examples' is 0, not above 0)" in line
+        assert "3 unsound (tensor 'b' holds NaN or infinity)" in line
+        assert r"4 failed (Flower's error 9: 'no such\nmodule')" in line
+        assert line.endswith(", and 2 more") == (count == 7)
+
+
+def test_a_warning_names_those_that_refused_and_those_that_were_silent(start, tools, caplog):
+    silent = {0: lambda message: Message(Refusal("unready").error(), reply_to=message), 1: lambda message: None}
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0], 2), names="node")
+    strategy.start(MemoryGrid(silent), start, num_rounds=1, timeout=0.1)
+    assert "round 1: no reply could be used: 0 unready, 1 no answer" in caplog.text

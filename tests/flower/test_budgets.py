@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import pausefl
 from pausefl.errors import NotEnoughClientsError
+from pausefl.flower import Checkpoint
 
 
 def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_left(clients, start, tools):
@@ -20,13 +22,46 @@ def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_lef
     assert len(result.train_metrics_clientapp) == len(strategy.history) < 50
 
 
-def test_a_client_at_the_end_of_the_servers_schedule_is_no_candidate(clients, start, tools):
-    """The inner strategy wants two: one solvent node is too few, and nobody waits for a second."""
+def test_too_few_budgets_end_the_run_where_too_few_nodes_are_an_error(clients, start, tools, caplog, tmp_path):
+    """Two of five have budget left, as they say when asked who they are; a round wants three."""
+    for client in clients[2:]:
+        for number in range(4):
+            client.ask(run="earlier", round=number + 1)
+    path = tmp_path / "run.state"
+    strategy = tools.wrapped(chooser=tools.selector(per_round=3), checkpoint=path)
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=3)
+    said = "2 of 5 clients have budget left, but a round needs 3; the run ends after round 0, with its model"
+    assert said in caplog.text
+    assert np.array_equal(result.arrays["w"].numpy(), start["w"].numpy())
+    assert strategy.history == ()
+    assert Checkpoint.read(path).round == 0
+    with pytest.raises(NotEnoughClientsError, match=r"candidates are 2 \(2 there, 0 without budget\)"):
+        tools.wrapped(chooser=tools.selector(per_round=3)).start(tools.grid_of(clients[:2]), start)
+
+
+def test_a_run_whose_budgets_run_out_keeps_everything_and_does_not_wait(clients, start, tools, caplog, tmp_path):
+    """Four releases each, five clients, two per round: ten rounds, or fewer where one client is left over."""
+    path = tmp_path / "run.state"
+    strategy = tools.wrapped(checkpoint=path, wait=3600.0)
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=50)
+    assert "the run ends after round" in caplog.text
+    assert 8 <= len(strategy.history) <= 10
+    assert sorted(result.train_metrics_clientapp) == [played.round for played in strategy.history]
+    found = Checkpoint.read(path)
+    assert found.round == len(found.history) == len(strategy.history)
+    again = tools.wrapped(checkpoint=path, wait=3600.0)
+    same = again.start(tools.grid_of(clients), start, num_rounds=50)  # over at once, and still no error
+    assert again.history == strategy.history
+    assert np.array_equal(same.arrays["w"].numpy(), result.arrays["w"].numpy())
+
+
+def test_smaller_rounds_end_at_the_inner_strategys_minimum(clients, start, tools, caplog):
+    """It wants two: one solvent client is too few, and nobody waits for a second."""
     for client in clients[1:]:
         for number in range(4):
             client.ask(run="earlier", round=number + 1)
-    with pytest.raises(NotEnoughClientsError, match=r"candidates are 1 \(5 there, 4 without budget\)"):
-        tools.wrapped(fewer="smaller").start(tools.grid_of(clients), start)
+    tools.wrapped(fewer="smaller").start(tools.grid_of(clients), start)
+    assert "1 of 5 clients have budget left, but a round needs 2" in caplog.text
 
 
 def test_the_clients_count_corrects_the_servers(clients, start, tools):

@@ -15,6 +15,9 @@ from pausefl.flower.grid import Exchange
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.types import ClientId, FloatArray, Seconds
 
+_TOLD = 5
+"""How many clients a warning names."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
@@ -32,6 +35,12 @@ class Outcome:
     refused: Mapping[ClientId, str]
     replayed: frozenset[ClientId]
     doubted: frozenset[ClientId]
+    details: Mapping[ClientId, str]
+
+    def faults(self) -> str:
+        """Say in one line who gave no sound reply, and why, as far as that can be told from here."""
+        told = [f"{client} {why}{self.details.get(client, '')}" for client, why in self.refused.items()]
+        return ", ".join(told[:_TOLD]) + (f", and {len(told) - _TOLD} more" if len(told) > _TOLD else "")
 
     def exhausted(self) -> set[ClientId]:
         """Return whose budget is gone, by their own word."""
@@ -58,6 +67,7 @@ def read_outcome(
     reported: dict[ClientId, Seconds] = {}
     releases: dict[ClientId, int] = {}
     refused: dict[ClientId, str] = {}
+    details: dict[ClientId, str] = {}
     replayed, misnamed = set[ClientId](), set[ClientId]()
     replies = exchange.by_node()
     for node, client in chosen.items():
@@ -70,13 +80,15 @@ def read_outcome(
             # What the SuperLink says in a node's place is that it cannot be reached.
             silent = reply.metadata.src_node_id != node
             refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
-            if refusal is not None and refusal.releases is not None:
+            if refusal is None:
+                details[client] = f" (Flower's error {reply.error.code}: {reply.error.reason!r:.150})"
+            elif refusal.releases is not None:
                 releases[client] = refusal.releases
         elif by_note and (note := Note.of(reply)) is not None and note.name != str(client):
-            refused[client] = "unsound"
+            refused[client], details[client] = "unsound", f" (calls itself {note.name!r})"
             misnamed.add(client)
-        elif not _fits(reply, model, weight):
-            refused[client] = "unsound"
+        elif (fault := _fault(reply, model, weight)) is not None:
+            refused[client], details[client] = "unsound", f" ({fault})"
         else:
             sound[client] = reply
             note = Note.of(reply)
@@ -90,7 +102,7 @@ def read_outcome(
     silent_ones = {client for client, why in refused.items() if why == "no answer"}
     return Outcome(
         sound, tuple(errors), measured, reported, releases, refused, frozenset(replayed),
-        frozenset(misnamed | silent_ones),
+        frozenset(misnamed | silent_ones), details,
     )  # fmt: skip
 
 
@@ -136,22 +148,27 @@ def _common(contents: list[RecordDict]) -> list[dict[str, int | float]]:
     return [{name: value for name, value in one.items() if name in shared} for one in found]
 
 
-def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
+def _fault(reply: Message, model: ArrayRecord, weight: str | None) -> str | None:
+    """Say what keeps a reply from being averaged; None if nothing does."""
     arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
-    if len(arrays) != 1 or len(metrics) != 1 or set(arrays[0]) != set(model):
-        return False
+    if len(arrays) != 1 or len(metrics) != 1:
+        return f"{len(arrays)} array records and {len(metrics)} metric records, not 1 of each"
+    if set(arrays[0]) != set(model):
+        return f"{len(arrays[0])} tensors that are not the model's {len(model)}"
     value = 1.0 if weight is None else metrics[0].get(weight)
     if not is_finite(value) or not cast(float, value) > 0.0:
-        return False
+        return f"{weight!r} is {value!r:.40}, not above 0"
     try:
-        return all(_like(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
+        faults = (_unlike(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
+        return next((f"tensor {name!r:.60} {fault}" for name, fault in zip(model, faults, strict=True) if fault), None)
     except Exception:  # whatever bytes a client sent in place of an array
-        return False
+        return "an array that cannot be read"
 
 
-def _like(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> bool:
-    kind = tensor.dtype.kind == model.dtype.kind and tensor.dtype.kind in "fiub"
-    return kind and tensor.shape == model.shape and bool(np.isfinite(tensor).all())
+def _unlike(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> str:
+    if tensor.dtype.kind != model.dtype.kind or tensor.dtype.kind not in "fiub" or tensor.shape != model.shape:
+        return f"is {tensor.dtype} {tensor.shape}, not {model.dtype} {model.shape}"
+    return "" if np.isfinite(tensor).all() else "holds NaN or infinity"
 
 
 def _flat(record: ArrayRecord) -> FloatArray:

@@ -37,7 +37,10 @@ class Pool:
         self._roster = Roster(self._clients(), self._names, run)
 
     def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
-        """Return who is there and has budget left, as far as is known; too few is an error."""
+        """Return who is there and has budget left, as far as is known; nobody if the run is over.
+
+        Too few nodes are an error: more may be started.  Too few budgets are the end, which nothing can change.
+        """
         if self._roster is None:
             return []
         self._roster.know(self._clients())
@@ -49,6 +52,8 @@ class Pool:
         broke = self._broke()
         ready = [client for client in self.here if client not in broke]
         if len(ready) < self._least:
+            if self.over() is not None:
+                return []
             raise NotEnoughClientsError(
                 f"candidates are {len(ready)} ({len(self.here)} there, {len(broke)} without budget), but "
                 f"round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
@@ -60,9 +65,15 @@ class Pool:
         if self._roster is not None:
             self._roster.doubt(clients)
 
-    def solvent(self) -> bool:
-        """Whether any client may have budget left."""
-        return len(self._broke()) < len(self._selector.cohort)
+    def over(self) -> str | None:
+        """Say why no round can be played any more, for want of budget; None while one can."""
+        clients, broke = self._clients(), self._broke()
+        solvent = sum(client not in broke for client in clients)
+        if not solvent:
+            return "no client has budget left"
+        if solvent < self._least <= len(clients):
+            return f"{solvent} of {len(clients)} clients have budget left, but a round needs {self._least}"
+        return None
 
     def _clients(self) -> list[ClientId]:
         return list(compress(self._selector.cohort.ids, self._selector.cohort.present))

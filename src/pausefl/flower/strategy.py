@@ -51,7 +51,8 @@ class PauseStrategy(Strategy):
     ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to stay below; they only get stricter by it.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
-    counts as no answer; one whose budget is gone is not a candidate again.  When nobody has budget left, the run ends.
+    counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
+    the run ends.
     """
 
     def __init__(
@@ -118,6 +119,8 @@ class PauseStrategy(Strategy):
         if not isinstance(grid, TimedGrid) or not self._pool.opened:
             raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
         ready = self._pool.ready(grid, server_round)
+        if not ready:
+            return []
         chosen = self._selector.select(ready, allow_fewer=self._fewer == "smaller")
         self._chosen = {self._pool.here[client]: client for client in chosen.members}
         self._model = arrays
@@ -205,9 +208,9 @@ class PauseStrategy(Strategy):
         self._exchange = grid.exchange(messages, timeout)
         return self._exchange.replies
 
-    def solvent(self) -> bool:
-        """Whether any client may have budget left, for all that is known here."""
-        return self._pool.solvent()
+    def over(self) -> str | None:
+        """Say why no round can be played any more, for want of budget; None while one can."""
+        return self._pool.over()
 
     def save(self, progress: Progress) -> None:
         """Write the checkpoint, if there is to be one."""
@@ -240,3 +243,5 @@ class PauseStrategy(Strategy):
         )
         self._history.append(played)
         log(INFO, "pausefl: %s", played.line())
+        if not outcome.sound:
+            log(WARNING, "pausefl: round %s: no reply could be used: %s", number, outcome.faults())
