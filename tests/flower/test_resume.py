@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from flwr.app import Context, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
     FedAvg,
     FedAvgM,
     Result,
+    Strategy,
 )
 
 import pausefl
@@ -64,25 +66,47 @@ def test_a_server_that_died_in_mid_round_goes_on_without_a_second_charge(clients
     assert [client.charges for client in clients] == before
 
 
-def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, start, tools):
-    """To the bit, where no noise is drawn; FedAdam's moments are in the checkpoint."""
+def momentum() -> FedAvgM:
+    return FedAvgM(fraction_evaluate=0.0, server_momentum=0.9)
+
+
+def clipped(inside: FedAvg) -> Strategy:
+    """Flower's wrapper with a clip that bites, and no noise, which would be different each time."""
+    return DifferentialPrivacyServerSideFixedClipping(inside, 0.0, 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "moment"),
+    [
+        (lambda: FedAdam(fraction_evaluate=0.0), "m_t"),
+        (lambda: clipped(FedAdam(fraction_evaluate=0.0)), "m_t"),
+        (lambda: clipped(momentum()), "momentum_vector"),
+    ],
+    ids=["adam", "clipped adam", "clipped momentum"],
+)
+def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, start, tools, make, moment):
+    """To the bit, where no noise is drawn: the moments are in the checkpoint, also those of a strategy in a wrapper."""
     context = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
     grid = MemoryGrid({node: lambda message: tools.trained(message, context) for node in range(5)})
 
     def play(name: str, rounds: int):
+        inside = make()
         strategy = tools.wrapped(
-            FedAdam(fraction_evaluate=0.0),
+            inside,
             pausefl.Selector([1.0, 2.0, 3.0, 4.0, 5.0], 2),
             latency=FlooredNormal(np.linspace(0.1, 1.0, 5), std=0.05, floor=0.05),
             checkpoint=tmp_path / name,
             names="node",
         )
-        return strategy.start(grid, start, num_rounds=rounds).arrays, strategy.history
+        arrays = strategy.start(grid, start, num_rounds=rounds).arrays
+        return arrays, strategy.history, getattr(getattr(inside, "strategy", inside), moment)
 
-    whole, story = play("whole", 6)
+    whole, story, moments = play("whole", 6)
     play("parts", 2)
-    parts, same_story = play("parts", 6)
+    parts, same_story, same_moments = play("parts", 6)
     assert story == same_story
+    assert repr(moments) == repr(same_moments)
+    assert np.any([np.any(one) for one in (moments.values() if isinstance(moments, dict) else moments)])
     assert all(np.array_equal(whole[name].numpy(), parts[name].numpy()) for name in whole)
 
 
