@@ -94,6 +94,14 @@ def test_a_crash_in_the_first_round_leaves_nothing_of_it(play, tmp_path):
     for place, left in enumerate((None, b"", line[:10], line, b"rubbish" * 1000)):
         put(tmp_path, f"{place}", empty, left)
         assert same(play(f"{place}", 3), whole)
+        assert (tmp_path / f"{place}.rounds").read_bytes() == (tmp_path / "whole.rounds").read_bytes()
+
+
+def test_what_lies_beyond_the_mark_is_cut_off_on_resuming(play, two, tmp_path):
+    (checkpoint, journal), (_, longer) = two
+    put(tmp_path, "ahead", checkpoint, longer + b"and more")
+    play("ahead", 2)
+    assert files(tmp_path, "ahead") == (checkpoint, journal)
 
 
 def test_round_0s_evaluation_is_kept(play, tmp_path):
@@ -186,3 +194,13 @@ def test_a_journal_that_vanishes_under_way_is_missed(tmp_path):
     shutil.move(journal.path, tmp_path / "away")
     with pytest.raises(StateFileError, match="is missing"):
         journal.append(mark, {"round": 2})
+
+
+def test_a_line_follows_the_mark_whatever_else_was_written(tmp_path):
+    journal = Journal(tmp_path / "run")
+    mark = journal.append(Mark(), {"round": 1})
+    with journal.path.open("ab") as file:
+        file.write(b"rubbish" * 100)
+    mark = journal.append(mark, {"round": 2})
+    assert journal.path.stat().st_size == mark.length
+    assert journal.read(mark) == [{"round": 1}, {"round": 2}]
