@@ -21,7 +21,7 @@ from pausefl.flower.memory import MemoryGrid
 from pausefl.flower.protocol import RECORD, Note
 from pausefl.types import FloatArray
 
-NODES, PER_ROUND, ROUNDS = 1000, 10, 30
+NODES, PER_ROUND, ROUNDS = 1000, 10, 28
 
 
 def answer(message: Message) -> Message:
@@ -78,8 +78,11 @@ def plain_seconds(grid: MemoryGrid, model: ArrayRecord) -> FloatArray:
     return taken + now() - start
 
 
-def wrapper_milliseconds(coordinates: int, checkpoint: Path | None) -> tuple[float, float]:
-    """Processor and wall time of a round, the median of a run's, less what FedAvg alone takes."""
+def wrapper_milliseconds(coordinates: int, checkpoint: Path | None, history: int = 2) -> tuple[float, float]:
+    """Processor and wall time of a round, the median of those after ``history``, less what FedAvg alone takes.
+
+    The first asks all nodes for their names, and compiles.
+    """
     grid, model = MemoryGrid(dict.fromkeys(range(NODES), answer)), arrays(coordinates)
     strategy = Stopwatch(
         FedAvg(fraction_evaluate=0.0),
@@ -92,8 +95,8 @@ def wrapper_milliseconds(coordinates: int, checkpoint: Path | None) -> tuple[flo
     def lap(number: int, _: ArrayRecord) -> None:
         taken.append(strategy.spent)
 
-    strategy.start(grid, model, num_rounds=ROUNDS, evaluate_fn=lap)
-    rounds = np.diff([*taken, strategy.spent], axis=0)[2:]  # the first asks all nodes for their names, and compiles
+    strategy.start(grid, model, num_rounds=history + ROUNDS, evaluate_fn=lap)
+    rounds = np.diff([*taken, strategy.spent], axis=0)[history:]
     plain = np.median([plain_seconds(grid, model) for _ in range(9)], axis=0)
     processor, wall = 1e3 * (np.median(rounds, axis=0) - plain)
     return float(processor), float(wall)
@@ -105,7 +108,12 @@ def main() -> bool:
         measured = [
             ("selection and bookkeeping", wrapper_milliseconds(2410, None), True),
             ("with a durable checkpoint, 2,410 coordinates", wrapper_milliseconds(2410, Path(folder) / "small"), True),
-            ("the same, 1,000,000 coordinates", wrapper_milliseconds(1_000_000, Path(folder) / "large"), False),
+            ("the same, after 1,000 rounds of history", wrapper_milliseconds(2410, Path(folder) / "old", 1000), True),
+            (
+                "with a durable checkpoint, 1,000,000 coordinates",
+                wrapper_milliseconds(1_000_000, Path(folder) / "large"),
+                False,
+            ),
         ]
     figures = []
     for name, (processor, wall), asked in measured:

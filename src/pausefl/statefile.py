@@ -44,7 +44,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -87,6 +87,15 @@ def write_whole(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: those of files that were created or renamed."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _digest(*parts: bytes | bytearray | memoryview) -> str:
     digest = blake2b(digest_size=20)
     for part in parts:
@@ -98,11 +107,3 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -251,20 +251,32 @@ def test_5_the_simulation_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert all(seconds < 2.0 for played in found.history for seconds in played.seconds.values())  # virtual
 
 
-def test_6_two_runs_continue_one_ledger(deployment: Any) -> None:
-    states = [deployment.folder / "one.state", deployment.folder / "two.state"]
+def test_6_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment: Any) -> None:
+    """The same clients in another deployment, where SuperNodes prove by key who they are; one of them stays away."""
     before = counts(deployment)
-    for state in states[sum(before) > 0 :]:  # the first test's run counts as one, if it was played
-        with Run(deployment, state.stem, **{"rounds": 1, "per-round": 3, "checkpoint": str(state)}) as run:
-            said = run.end()
-        assert Checkpoint.read(state).round == 1, said
-    runs = {charge.release.partition("/")[0] for node in range(3) for charge in charges(deployment, node)}
-    assert len(runs) >= 2
-    last = Checkpoint.read(states[-1])
-    for node in range(3):
+    if not any(before):  # else the runs before this one are the first
+        with Run(
+            deployment, "one", **{"rounds": 1, "per-round": 3, "checkpoint": str(deployment.folder / "one")}
+        ) as run:
+            run.end()
+        before = counts(deployment)
+    deployment.stop()
+    state = deployment.folder / "two.state"
+    with (
+        load_script().Deployment(deployment.folder, 2, tls=True) as secure,
+        Run(secure, "two", rounds=1, clients=2, names="registered", checkpoint=str(state)) as run,
+    ):
+        said = run.end()
+    found = Checkpoint.read(state)
+    assert found.round == 1, said
+    [played] = found.history
+    assert (set(played.seconds), dict(played.refused)) == ({"client-0", "client-1"}, {}), said
+    assert "is 'client-0'" in said  # by the name it was registered under, which the SuperLink has verified
+    assert [now - then for now, then in zip(counts(deployment), before, strict=True)] == [1, 1, 0]
+    for node in range(2):
         rows = charges(deployment, node)
+        assert len({row.release.partition("/")[0] for row in rows}) >= 2
         assert [row.play for row in rows] == list(range(1, len(rows) + 1))
         assert [row.epsilon for row in rows] == [HORIZON.epsilon(row.play) for row in rows]
-        assert last.selector[1]["releases"][node] == len(
-            rows
-        )  # and the second run's server knows of the first run's releases
+        # The second run's server knows of the first run's releases.
+        assert found.selector[1]["releases"][node] == len(rows)

@@ -10,11 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
-from pausefl.flower import PrivateUpdate
-from pausefl.privacy import SqliteLedger
+import pausefl
+from pausefl.flower import PauseStrategy, PrivateUpdate
+from pausefl.flower.grid import TimedGrid
+from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.protocol import Note
+from pausefl.privacy import FixedHorizon, SqliteLedger
 
 OWNER = """
 name = "client-{partition-id}"
@@ -108,6 +113,120 @@ def trained(message: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": record(arrays), "metrics": numbers}), reply_to=message)
 
 
+def selector(count: int = 5, per_round: int = 2, **more):
+    more.setdefault("schedule", FixedHorizon(8.0, 4))
+    return pausefl.Selector({f"client-{n}": 10.0 * (n + 1) for n in range(count)}, per_round, **more)
+
+
+def inner(**more) -> FedAvg:
+    return FedAvg(fraction_evaluate=0.0, **more)
+
+
+def wrapped(inside=None, chooser=None, **more) -> PauseStrategy:
+    return PauseStrategy(inside or inner(), chooser or selector(), **{"poll": 0.001, "wait": 0.2, **more})
+
+
+def as_float32(reply: Message) -> Message:
+    """As torch apps reply, whatever they were sent."""
+    arrays = reply.content.array_records["arrays"]
+    for name in arrays:
+        arrays[name] = Array(arrays[name].numpy().astype(np.float32))
+    return reply
+
+
+def grid_of(clients) -> MemoryGrid:
+    return MemoryGrid({100 + client.number: client.answer for client in clients})
+
+
+def trained_by(grid: MemoryGrid) -> list[list[int]]:
+    """Who was asked to train in each round, as the grid saw it."""
+    rounds: dict[int, list[int]] = {}
+    for message in grid.sent:
+        record = message.content.config_records["pausefl"]
+        if not record["hello"]:
+            rounds.setdefault(record["round"], []).append(message.metadata.dst_node_id - 100)
+    return [sorted(rounds[number]) for number in sorted(rounds)]
+
+
+def hello_only(grid, node, otherwise):
+    """Let a node answer who it is, and training in another way."""
+    honest = grid.nodes[node]
+
+    def answer(message: Message):
+        hello = message.content.config_records["pausefl"]["hello"]
+        return honest(message) if hello else otherwise(message)
+
+    grid.nodes[node] = answer
+
+
+def broken(message: Message) -> Message:
+    return Message(Error(code=9, reason="no mod here"), reply_to=message)
+
+
+class CrashError(Exception):
+    pass
+
+
+def crashing(grid: MemoryGrid, number: int) -> MemoryGrid:
+    """The server dies in round ``number``, after its clients have been asked and have answered."""
+    real = grid.pull_messages
+
+    def pull(message_ids):
+        replies = list(real(message_ids))
+        asked = grid.sent[-1].content.config_records["pausefl"]
+        if asked["round"] == number:
+            raise CrashError
+        return replies
+
+    grid.pull_messages = pull
+    return grid
+
+
+class Clock:
+    """A clock that moves only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def after(clock: Clock, seconds: float, make=lambda message: Message(RecordDict(), reply_to=message)):
+    """A node that answers so long after it was first asked."""
+    asked: dict[str, float] = {}
+
+    def node(message: Message) -> Message | None:
+        start = asked.setdefault(message.metadata.message_id, clock())
+        return make(message) if clock() - start >= seconds else None
+
+    return node
+
+
+def timed(nodes, clock, **infos):
+    return TimedGrid(MemoryGrid(nodes, **infos), poll=0.1, clock=clock, sleep=clock.sleep)
+
+
+def train(*nodes: int) -> list[Message]:
+    return [Message(RecordDict(), node, "train") for node in nodes]
+
+
+def named(name: str, releases: int = 0):
+    def node(message: Message) -> Message:
+        assert message.content.config_records["pausefl"]["hello"] is True
+        return Message(RecordDict({"pausefl": Note(name, releases).record()}), reply_to=message)
+
+    return node
+
+
+@pytest.fixture
+def start() -> ArrayRecord:
+    return record(model())
+
+
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
     made = Client(tmp_path)
@@ -135,5 +254,20 @@ def tools() -> Any:
         model = staticmethod(model)
         request = staticmethod(request)
         trained = staticmethod(trained)
+        selector = staticmethod(selector)
+        inner = staticmethod(inner)
+        wrapped = staticmethod(wrapped)
+        as_float32 = staticmethod(as_float32)
+        grid_of = staticmethod(grid_of)
+        trained_by = staticmethod(trained_by)
+        hello_only = staticmethod(hello_only)
+        broken = staticmethod(broken)
+        CrashError = CrashError
+        crashing = staticmethod(crashing)
+        Clock = Clock
+        after = staticmethod(after)
+        timed = staticmethod(timed)
+        train = staticmethod(train)
+        named = staticmethod(named)
 
     return Tools

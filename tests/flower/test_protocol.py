@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from pausefl.cohort import Cohort
-from pausefl.flower.latency import latencies
 from pausefl.flower.protocol import REFUSED, Note, Refusal
-from pausefl.sim.latency import FlooredNormal
 
 
 @pytest.mark.parametrize("why", ["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"])
@@ -38,14 +34,16 @@ def test_senseless_seconds_are_not_taken(tools, seconds):
     assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1)
 
 
-def test_which_seconds_count():
-    cohort = Cohort({"a": 1, "b": 1, "c": 1})
-    measured, reported = {"a": 5.0, "c": 7.0}, {"a": 0.5, "c": 99.0}
-    assert latencies("round-trip", 1, cohort, 0, measured, reported) == measured
-    assert latencies("reported", 1, cohort, 0, measured, reported) == {"a": 0.5, "c": 7.0}
-    assert latencies("reported", 1, cohort, 0, measured, {}) == measured
-    assert latencies("reported", 1, cohort, 0, measured, {"a": 1e-12}) == {"a": 1e-9, "c": 7.0}
-    model = FlooredNormal(np.array([0.1, 0.5, 0.9]), std=0.001, floor=0.05)
-    virtual = latencies(model, 1, cohort, 0, measured, reported)
-    assert virtual == pytest.approx({"a": 0.1, "c": 0.9}, abs=0.02)
-    assert virtual == latencies(model, 1, cohort, 0, measured, {})
+@pytest.mark.parametrize(("said", "meant"), [({}, False), ({"replayed": True}, True), ({"replayed": False}, False)])
+def test_a_note_of_an_older_release_is_no_replay(tools, said, meant):
+    told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, **said})})
+    assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1, replayed=meant)
+
+
+@pytest.mark.parametrize("said", [1, 0, "yes", "True", 1.0, b"1", [True]])
+def test_only_a_plain_yes_is_a_replay(tools, said):
+    told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, "replayed": said})})
+    assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1)
+    assert Note.of(Message(RecordDict({"pausefl": Note("a", 1, 2.0, True).record()}), reply_to=tools.request())) == (
+        Note("a", 1, 2.0, True)
+    )

@@ -66,7 +66,9 @@ def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> Non
         grouped.setdefault((int(depth), form, attribute), {})[name] = np.array(array)
     for (place, form, attribute), arrays in grouped.items():
         value: Any = arrays
-        if form == "list":
+        if form == "array":
+            [value] = arrays.values()
+        elif form == "list":
             value = list(arrays.values())
         elif form == "record":
             value = ArrayRecord({name: Array(array) for name, array in arrays.items()})
@@ -74,6 +76,8 @@ def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> Non
 
 
 def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+    if isinstance(value, np.ndarray):
+        return "array", {} if value.dtype.hasobject else {"": value}
     if isinstance(value, ArrayRecord):
         return "record", {name: array.numpy() for name, array in value.items()}
     if isinstance(value, list):
@@ -81,7 +85,9 @@ def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
     else:
         form = "dict"
     # Arithmetic on arrays without dimensions gives numbers of numpy's.
-    fine = isinstance(value, dict) and all(isinstance(one, (np.ndarray, np.generic)) for one in value.values())
+    fine = isinstance(value, dict) and all(
+        isinstance(one, (np.ndarray, np.generic)) and not one.dtype.hasobject for one in value.values()
+    )
     return form, {name: np.asarray(one) for name, one in cast("dict[str, Any]", value).items()} if fine else {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
 from pausefl.cohort import Cohort
@@ -32,17 +32,22 @@ def check_latency(latency: Latency, clients: int) -> None:
 
 def latencies(
     latency: Latency, number: int, cohort: Cohort, seed: int,
-    measured: Mapping[ClientId, Seconds], reported: Mapping[ClientId, Seconds],
+    measured: Mapping[ClientId, Seconds], reported: Mapping[ClientId, Seconds], replayed: Collection[ClientId] = (),
 ) -> dict[ClientId, Seconds]:  # fmt: skip
-    """Return the latency of every client that answered in round ``number``."""
-    if latency == "round-trip":
-        return dict(measured)
+    """Return the latency of every client that answered in round ``number``.
+
+    One that ``replayed`` a kept reply did not train, so its round trip says nothing: it is taken at its mean, which
+    stays as it is.  With no mean yet it is taken at what it reported, but not below what it would have had otherwise:
+    nobody gets faster by the claim.
+    """
+    if not isinstance(latency, str):
+        virtual = latency.sample(stream(seed, "flower latency", number))
+        rows = cohort.rows(measured)
+        return {client: float(virtual[row]) for client, row in zip(measured, rows.tolist(), strict=True)}
+    taken = dict(measured)
     if latency == "reported":
-        return {
-            client: max(min(seconds, reported.get(client, seconds)), _LEAST) for client, seconds in measured.items()
-        }
-    if isinstance(latency, str):
-        return {}
-    virtual = latency.sample(stream(seed, "flower latency", number))
-    rows = cohort.rows(measured)
-    return {client: float(virtual[row]) for client, row in zip(measured, rows.tolist(), strict=True)}
+        taken = {client: max(min(seconds, reported.get(client, seconds)), _LEAST) for client, seconds in taken.items()}
+    again = [client for client in taken if client in replayed]
+    for client, rate in zip(again, cohort.rate[cohort.rows(again)].tolist(), strict=True):
+        taken[client] = 1.0 / rate if rate > 0.0 else max(taken[client], reported.get(client, 0.0))
+    return taken

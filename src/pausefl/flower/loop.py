@@ -42,6 +42,11 @@ class Progress:
     result: Result
 
     @staticmethod
+    def fresh(arrays: ArrayRecord) -> Progress:
+        """Return the progress of a run that has not begun."""
+        return Progress(0, arrays, Result(arrays=arrays))
+
+    @staticmethod
     def of(number: int, arrays: ArrayRecord, metrics: Mapping[str, Mapping[str, Any]]) -> Progress:
         """Build it from a checkpoint."""
         result = Result(arrays=arrays)
@@ -51,11 +56,16 @@ class Progress:
         return Progress(number, arrays, result)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Return the result's metrics ready for JSON, which knows no infinity."""
+        """Return this round's metrics ready for JSON, which knows no infinity; with the first round's, also round 0's.
+
+        Before the first round only the server evaluates, and that is repeated if the first round is.
+        """
+        numbers = (0, 1) if self.round == 1 else (self.round,)
         return {
             name: {
                 str(at): {key: _plain(value) for key, value in record.items()}
-                for at, record in getattr(self.result, name).items()
+                for at in numbers
+                if (record := getattr(self.result, name).get(at)) is not None
             }
             for name in _METRICS
         }
@@ -90,8 +100,8 @@ class Rounds(Protocol):
         """Return the clients' metrics."""
         ...
 
-    def solvent(self) -> bool:
-        """Whether anybody may have budget left."""
+    def over(self) -> str | None:
+        """Say why no round can be played any more; None while one can."""
         ...
 
     def save(self, progress: Progress) -> None:
@@ -100,18 +110,17 @@ class Rounds(Protocol):
 
 
 def play(strategy: Rounds, grid: TimedGrid, progress: Progress, plan: Plan) -> Result:
-    """Play on from ``progress``; end early when no client has budget left."""
+    """Play on from ``progress``; end early when too few clients have budget left."""
     result, start = progress.result, time.monotonic()
     if progress.round == 0:
         _evaluate(plan, 0, progress)
-    while progress.round < plan.rounds:
-        if not strategy.solvent():
-            log(WARNING, "pausefl: no client has budget left; the run ends after round %s", progress.round)
-            break
+    while progress.round < plan.rounds and strategy.over() is None:
         number = progress.round + 1
         log(INFO, "")
         log(INFO, "[ROUND %s/%s]", number, plan.rounds)
         messages = list(strategy.configure_train(number, progress.arrays, plan.train_config, grid))
+        if not messages and strategy.over() is not None:
+            break  # as the clients said when they were asked who they are
         for message in messages:
             message.metadata.ttl = min(message.metadata.ttl, max(plan.timeout, _LEAST_TTL))
         replies = strategy.exchange(grid, messages, plan.timeout)
@@ -131,6 +140,8 @@ def play(strategy: Rounds, grid: TimedGrid, progress: Progress, plan: Plan) -> R
         _evaluate(plan, number, progress)
         progress.round = number
         strategy.save(progress)
+    if progress.round < plan.rounds:
+        log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), progress.round)
     log(INFO, "pausefl: %s rounds, %.1f s", progress.round, time.monotonic() - start)
     return result
 

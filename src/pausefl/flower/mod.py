@@ -142,7 +142,7 @@ class _Client:
             kept = self._store.load(owner.name, release, asked)
             if kept is None:
                 raise Refused("repeated", str(error), self.releases()) from error
-            return self._content(kept)
+            return self._content(kept, replayed=True)
         except BudgetExceededError as error:
             raise Refused("exhausted", str(error), self.releases()) from error
         except PauseError as error:
@@ -175,8 +175,9 @@ class _Client:
             return no_difference(model, layers), {WEIGHT: 1}
         return update, numbers
 
-    def _content(self, reply: Reply) -> RecordDict:
-        note = Note(self._owner.name, self.releases(), reply.seconds if SECONDS in self._owner.allow else None)
+    def _content(self, reply: Reply, *, replayed: bool = False) -> RecordDict:
+        seconds = reply.seconds if SECONDS in self._owner.allow else None
+        note = Note(self._owner.name, self.releases(), seconds, replayed)
         allowed = {name: v for name, v in reply.metrics.items() if name in self._owner.allow}
         metrics = MetricRecord({WEIGHT: 1, **allowed})
         return RecordDict({reply.key: record_of(reply.arrays), "metrics": metrics, RECORD: note.record()})

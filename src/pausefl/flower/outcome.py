@@ -15,10 +15,17 @@ from pausefl.flower.grid import Exchange
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.types import ClientId, FloatArray, Seconds
 
+_TOLD = 5
+"""How many clients a warning names."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A round as the server saw it; ``errors`` are replies without content, which the inner strategy logs."""
+    """A round as the server saw it; ``errors`` are replies without content, which the inner strategy logs.
+
+    ``replayed``: who says it sent a kept reply again.  ``doubted``: who must say again who it is, having been silent or
+    having answered under another name.
+    """
 
     sound: Mapping[ClientId, Message]
     errors: tuple[Message, ...]
@@ -26,6 +33,14 @@ class Outcome:
     reported: Mapping[ClientId, Seconds]
     releases: Mapping[ClientId, int]
     refused: Mapping[ClientId, str]
+    replayed: frozenset[ClientId]
+    doubted: frozenset[ClientId]
+    details: Mapping[ClientId, str]
+
+    def faults(self) -> str:
+        """Say in one line who gave no sound reply, and why, as far as that can be told from here."""
+        told = [f"{client} {why}{self.details.get(client, '')}" for client, why in self.refused.items()]
+        return ", ".join(told[:_TOLD]) + (f", and {len(told) - _TOLD} more" if len(told) > _TOLD else "")
 
     def exhausted(self) -> set[ClientId]:
         """Return whose budget is gone, by their own word."""
@@ -40,13 +55,20 @@ class Outcome:
         }
 
 
-def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None) -> Outcome:
-    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer."""
+def read_outcome(
+    exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None, *, by_note: bool = False
+) -> Outcome:
+    """Sort the replies; one without the model's tensors, finite, and a ``weight`` above 0 counts as no answer.
+
+    ``by_note``: clients are known by the name in their notes, so that a note with another name is not theirs.
+    """
     sound: dict[ClientId, Message] = {}
     errors: list[Message] = []
     reported: dict[ClientId, Seconds] = {}
     releases: dict[ClientId, int] = {}
     refused: dict[ClientId, str] = {}
+    details: dict[ClientId, str] = {}
+    replayed, misnamed = set[ClientId](), set[ClientId]()
     replies = exchange.by_node()
     for node, client in chosen.items():
         reply = replies.get(node)
@@ -58,10 +80,15 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
             # What the SuperLink says in a node's place is that it cannot be reached.
             silent = reply.metadata.src_node_id != node
             refused[client] = "no answer" if silent else "failed" if refusal is None else refusal.why
-            if refusal is not None and refusal.releases is not None:
+            if refusal is None:
+                details[client] = f" (Flower's error {reply.error.code}: {reply.error.reason!r:.150})"
+            elif refusal.releases is not None:
                 releases[client] = refusal.releases
-        elif not _fits(reply, model, weight):
-            refused[client] = "unsound"
+        elif by_note and (note := Note.of(reply)) is not None and note.name != str(client):
+            refused[client], details[client] = "unsound", f" (calls itself {note.name!r})"
+            misnamed.add(client)
+        elif (fault := _fault(reply, model, weight)) is not None:
+            refused[client], details[client] = "unsound", f" ({fault})"
         else:
             sound[client] = reply
             note = Note.of(reply)
@@ -69,8 +96,14 @@ def read_outcome(exchange: Exchange, chosen: Mapping[int, ClientId], model: Arra
                 releases[client] = note.releases
                 if note.seconds is not None:
                     reported[client] = note.seconds
+                if note.replayed:
+                    replayed.add(client)
     measured = {client: exchange.seconds[node] for node, client in chosen.items() if client in sound}
-    return Outcome(sound, tuple(errors), measured, reported, releases, refused)
+    silent_ones = {client for client, why in refused.items() if why == "no answer"}
+    return Outcome(
+        sound, tuple(errors), measured, reported, releases, refused, frozenset(replayed),
+        frozenset(misnamed | silent_ones), details,
+    )  # fmt: skip
 
 
 def settle(outcome: Outcome, key: str, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
@@ -115,22 +148,27 @@ def _common(contents: list[RecordDict]) -> list[dict[str, int | float]]:
     return [{name: value for name, value in one.items() if name in shared} for one in found]
 
 
-def _fits(reply: Message, model: ArrayRecord, weight: str | None) -> bool:
+def _fault(reply: Message, model: ArrayRecord, weight: str | None) -> str | None:
+    """Say what keeps a reply from being averaged; None if nothing does."""
     arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
-    if len(arrays) != 1 or len(metrics) != 1 or set(arrays[0]) != set(model):
-        return False
+    if len(arrays) != 1 or len(metrics) != 1:
+        return f"{len(arrays)} array records and {len(metrics)} metric records, not 1 of each"
+    if set(arrays[0]) != set(model):
+        return f"{len(arrays[0])} tensors that are not the model's {len(model)}"
     value = 1.0 if weight is None else metrics[0].get(weight)
     if not is_finite(value) or not cast(float, value) > 0.0:
-        return False
+        return f"{weight!r} is {value!r:.40}, not above 0"
     try:
-        return all(_like(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
+        faults = (_unlike(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
+        return next((f"tensor {name!r:.60} {fault}" for name, fault in zip(model, faults, strict=True) if fault), None)
     except Exception:  # whatever bytes a client sent in place of an array
-        return False
+        return "an array that cannot be read"
 
 
-def _like(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> bool:
-    kind = tensor.dtype.kind == model.dtype.kind and tensor.dtype.kind in "fiub"
-    return kind and tensor.shape == model.shape and bool(np.isfinite(tensor).all())
+def _unlike(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> str:
+    if tensor.dtype.kind != model.dtype.kind or tensor.dtype.kind not in "fiub" or tensor.shape != model.shape:
+        return f"is {tensor.dtype} {tensor.shape}, not {model.dtype} {model.shape}"
+    return "" if np.isfinite(tensor).all() else "holds NaN or infinity"
 
 
 def _flat(record: ArrayRecord) -> FloatArray:

@@ -15,6 +15,7 @@ RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
 WEIGHT = "num-examples"
 SECONDS = "seconds"
+REPLAYED = "replayed"
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
@@ -113,17 +114,21 @@ class Request:
 class Note:
     """What a client adds to a reply: its name, how many releases it has made in all, and seconds, if its owner agrees.
 
-    All of it is the client's word, and nothing more.
+    ``replayed``: these are the bytes of an earlier reply, sent again without training.  All of it is the client's
+    word, and nothing more.
     """
 
     name: str
     releases: int
     seconds: float | None = None
+    replayed: bool = False
 
     def record(self) -> ConfigRecord:
         """Return it as Flower sends it."""
-        spoken = {} if self.seconds is None else {SECONDS: self.seconds}
-        return ConfigRecord({"name": self.name, "releases": self.releases, **spoken})
+        values: dict[str, Any] = {"name": self.name, "releases": self.releases}
+        values |= {} if self.seconds is None else {SECONDS: self.seconds}
+        values |= {REPLAYED: True} if self.replayed else {}
+        return ConfigRecord(values)
 
     @staticmethod
     def of(message: Message) -> Note | None:
@@ -136,4 +141,4 @@ class Note:
         if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or not whole:
             return None
         told = float(cast(float, seconds)) if is_finite(seconds) and cast(float, seconds) > 0.0 else None
-        return Note(name, cast(int, releases), told)
+        return Note(name, cast(int, releases), told, found.get(REPLAYED) is True)

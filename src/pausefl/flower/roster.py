@@ -24,6 +24,8 @@ from pausefl.types import ClientId, Seconds
 Names: TypeAlias = Literal["hello", "registered", "key", "node"]
 
 _TRIES = 3
+_REST = 5
+"""How many rounds a node is left alone that failed so often, or that nobody knows: its owner may mend it meanwhile."""
 _GRACE: Seconds = 15.0
 
 _READ: Mapping[str, Callable[[NodeInfo], str]] = {
@@ -41,23 +43,40 @@ class Present:
     releases: Mapping[ClientId, int]
 
 
+@dataclass(slots=True)
+class _Outsider:
+    """A node that is no candidate: how often it failed, what it said, and in which round it is asked again."""
+
+    failures: int = 0
+    name: str = ""
+    said: str = ""
+    until: int = 0
+
+
 class Roster:
     """Finds the known clients among the nodes.
 
-    Every node is asked once, and again if it fails or falls silent.  With ``enough`` known clients there, the others
-    are waited for only a moment, and only the first time.  Of two nodes with one name the later counts: a SuperNode
-    after a restart.
+    Every node is asked once, and again if it fails or falls silent.  One that keeps failing, or that nobody knows, is
+    left alone for some rounds, unless there are too few without it, it went away and came back, or its name has joined.
+    With ``enough`` known clients there, the others are waited for only a moment, and only the first time.  Of two nodes
+    with one name the later counts: a SuperNode after a restart.
     """
 
     def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
         require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
         self._names, self._run = names, run
-        self._by_name = {str(client): client for client in clients}
+        self._by_name: dict[str, ClientId] = {}
+        self.know(clients)
         self._known: dict[int, ClientId] = {}
+        self._node_of: dict[ClientId, int] = {}
         self._releases: dict[ClientId, int] = {}
         self._asked: dict[str, int] = {}
-        self._failures: dict[int, int] = {}
-        self._first = True
+        self._outside: dict[int, _Outsider] = {}
+        self._round = 0
+
+    def know(self, clients: Iterable[ClientId]) -> None:
+        """Look for these from now on: clients may join and leave in mid-run."""
+        self._by_name = {str(client): client for client in clients}
 
     def present(
         self,
@@ -72,20 +91,21 @@ class Roster:
 
         After the first time ``least`` of them will do, and the others are given a moment only if they are on their way.
         """
-        start, tried = grid.now(), set[int]()
+        start, tried, found = grid.now(), set[int](), enough
+        self._round += 1
         while True:
             nodes = {node.node_id: node for node in grid.get_nodes()}
-            self._meet(grid, nodes, tried)
-            here = {client: node for node, client in self._known.items() if node in nodes}
+            self._outside = {node: one for node, one in self._outside.items() if node in nodes}
+            self._meet(grid, nodes, tried, needy=found < enough)
+            here = self._here(nodes)
             found = sum(client not in without for client in here)
             waited = grid.now() - start
             coming = not nodes.keys().isdisjoint(self._asked.values()) and waited < min(_GRACE, wait)
-            if self._first:
+            if self._round == 1:
                 done = found >= enough and not coming
             else:
                 done = found >= enough or (found >= (enough if least is None else least) and not coming)
             if done or waited >= wait:
-                self._first = False
                 told, self._releases = self._releases, {}
                 return Present(here, {client: count for client, count in told.items() if client in here})
             grid.pause()
@@ -95,13 +115,18 @@ class Roster:
         doubted = set(clients) if self._names == "hello" else set()
         self._known = {node: client for node, client in self._known.items() if client not in doubted}
 
-    def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int]) -> None:
-        fresh = [n for n in nodes if n not in self._known and self._failures.get(n, 0) < _TRIES]
+    def _here(self, nodes: Mapping[int, NodeInfo]) -> dict[ClientId, int]:
+        known = self._known.items()
+        return {client: node for node, client in known if node in nodes and str(client) in self._by_name}
+
+    def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int], *, needy: bool) -> None:
+        fresh = [node for node in nodes if node not in self._known]
         if self._names != "hello":
             for node in fresh:
-                self._name(node, _READ[self._names](nodes[node]))
+                self._name(node, _READ[self._names](nodes[node]), nodes)
             return
-        new = [node for node in fresh if node not in tried and node not in self._asked.values()]
+        asked = {*tried, *self._asked.values()}
+        new = [node for node in fresh if node not in asked and (needy or self._due(node))]
         tried.update(new)
         hello = Request(self._run, 0, hello=True).record()
         self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train") for node in new])
@@ -113,21 +138,35 @@ class Roster:
             if message.has_error():
                 # The SuperLink's own errors tell of the way there, not of the node.
                 failed = message.metadata.src_node_id == node
-                self._failures[node] = self._failures.get(node, 0) + failed
-                log(WARNING, "pausefl: node %s gave no name: %s", node, message.error.reason)
+                self._keep_out(node, f"gave no name: {message.error.reason!r:.200}", failures=int(failed))
                 continue
             note = Note.of(message)
-            client = self._name(node, "" if note is None else note.name)
+            client = self._name(node, "" if note is None else note.name, nodes)
             if note is not None and client is not None:
                 self._releases[client] = note.releases
 
-    def _name(self, node: int, name: str) -> ClientId | None:
+    def _due(self, node: int) -> bool:
+        one = self._outside.get(node)
+        return one is None or self._round >= one.until or one.name in self._by_name
+
+    def _name(self, node: int, name: str, nodes: Collection[int]) -> ClientId | None:
         client = self._by_name.get(name)
         if client is None:
             said = f"calls itself {name!r}, which the selector does not know" if name else "gave no name"
-            log(WARNING, "pausefl: node %s %s; it is not a candidate", node, said)
-            self._failures[node] = _TRIES
+            self._keep_out(node, said, name, _TRIES)
             return None
+        self._outside.pop(node, None)
+        before = self._node_of.get(client, node)
+        if before != node and before in nodes:
+            log(WARNING, "pausefl: %r was node %s, which is still there, and is now node %s: %s", client, before, node,
+                "a restart, or a stranger that uses the name; only names='key' or 'registered' can tell")  # fmt: skip
         log(INFO, "pausefl: node %s is %r", node, client)
-        self._known[node] = client
+        self._known[node], self._node_of[client] = client, node
         return client
+
+    def _keep_out(self, node: int, said: str, name: str = "", failures: int = 0) -> None:
+        one = self._outside.setdefault(node, _Outsider())
+        if said != one.said:
+            log(WARNING, "pausefl: node %s %s; it is not a candidate", node, said)
+        one.failures, one.name, one.said = one.failures + failures, name, said
+        one.until = self._round + (_REST if one.failures >= _TRIES else 1)

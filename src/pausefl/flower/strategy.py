@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -20,22 +19,21 @@ from flwr.supercore import log
 
 from pausefl.errors import (
     InvalidValueError,
-    NotEnoughClientsError,
     OutOfOrderError,
-    StateFileError,
     is_finite,
     require,
 )
-from pausefl.flower.checkpoint import Checkpoint
 from pausefl.flower.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.history import Played
-from pausefl.flower.inner import inner_state, least_evaluation, least_round, restore_inner, weight_key
+from pausefl.flower.inner import least_evaluation, least_round, weight_key
 from pausefl.flower.latency import Latency, check_latency, latencies
 from pausefl.flower.loop import Plan, Progress, play
 from pausefl.flower.outcome import Outcome, read_outcome, settle, settle_evaluation
+from pausefl.flower.pool import Pool
+from pausefl.flower.precision import in_precision_of
 from pausefl.flower.protocol import RECORD, Request
-from pausefl.flower.roster import Names, Roster
-from pausefl.flower.update import record_of
+from pausefl.flower.resume import Keeper
+from pausefl.flower.roster import Names
 from pausefl.problem import Selection
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Epsilon, Seconds
@@ -53,7 +51,8 @@ class PauseStrategy(Strategy):
     ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to stay below; they only get stricter by it.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
-    counts as no answer; one whose budget is gone is not a candidate again.  When nobody has budget left, the run ends.
+    counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
+    the run ends.
     """
 
     def __init__(
@@ -78,16 +77,15 @@ class PauseStrategy(Strategy):
         require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
         require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
         check_latency(latency, len(selector.cohort))
-        self._least = least_round(inner, selector.per_round)
+        least = least_round(inner, selector.per_round)
         self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
-        self._fewer, self._wait, self._poll, self._seed = fewer, wait, poll, seed
-        self._path = None if checkpoint is None else Path(checkpoint)
+        self._fewer, self._poll, self._seed = fewer, poll, seed
+        self._pool = Pool(selector, names, selector.per_round if fewer == "error" else least, wait)
+        self._keeper = Keeper(None if checkpoint is None else Path(checkpoint), selector, inner)
         self._wish = Request("check", 0, epsilon=epsilon, clip=clip)
         self._history: list[Played] = []
-        self._exhausted: set[ClientId] = set()
-        self._roster: Roster | None = None
         self._run = ""
-        self._here: dict[ClientId, int] = {}
+        self._repeated: int | None = None
         self._chosen: dict[int, ClientId] = {}
         self._model = ArrayRecord()
         self._key = "arrays"
@@ -101,28 +99,30 @@ class PauseStrategy(Strategy):
     @property
     def exhausted(self) -> frozenset[ClientId]:
         """The clients whose budget is gone."""
-        return frozenset(self._exhausted)
+        return frozenset(self._pool.exhausted)
 
     def summary(self) -> None:
         """Log who chooses and by what measure, the latest round, and the inner strategy."""
         kind = self._latency if isinstance(self._latency, str) else type(self._latency).__name__
         log(INFO, "\t├──> PAUSE: %r", self._selector)
         log(INFO, "\t│\t├── latency: %s, names: %s, too few nodes: %s", kind, self._names, self._fewer)
-        log(INFO, "\t│\t├── checkpoint: %s", self._path or "none")
+        log(INFO, "\t│\t├── checkpoint: %s", self._keeper.path or "none")
         if self._history:
             log(INFO, "\t│\t├── %s", self._history[-1].line())
-        log(INFO, "\t│\t└── budget gone: %s", ", ".join(sorted(map(str, self._exhausted))) or "nobody's")
+        log(INFO, "\t│\t└── budget gone: %s", ", ".join(sorted(map(str, self._pool.exhausted))) or "nobody's")
         self._inner.summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose the nodes, and let the inner strategy write their messages."""
-        if not isinstance(grid, TimedGrid) or self._roster is None:
+        if not isinstance(grid, TimedGrid) or not self._pool.opened:
             raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
-        ready = self._candidates(grid, server_round)
+        ready = self._pool.ready(grid, server_round)
+        if not ready:
+            return []
         chosen = self._selector.select(ready, allow_fewer=self._fewer == "smaller")
-        self._chosen = {self._here[client]: client for client in chosen.members}
+        self._chosen = {self._pool.here[client]: client for client in chosen.members}
         self._model = arrays
         view = ChosenGrid(grid, list(self._chosen))
         messages = list(self._inner.configure_train(server_round, arrays, config, view))
@@ -146,9 +146,11 @@ class PauseStrategy(Strategy):
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start")
         weight = weight_key(self._inner)
-        outcome = read_outcome(exchange, self._chosen, self._model, weight)
+        outcome = read_outcome(exchange, self._chosen, self._model, weight, by_note=self._names == "hello")
+        # Only the round in which an earlier server died can have been answered before.
+        replayed = outcome.replayed if server_round == self._repeated else ()
         seconds = latencies(
-            self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported
+            self._latency, server_round, self._selector.cohort, self._seed, outcome.measured, outcome.reported, replayed
         )
         updates = outcome.updates(self._model) if self._selector.policy.learns else None
         cohort = self._selector.cohort
@@ -156,15 +158,14 @@ class PauseStrategy(Strategy):
         before = dict(zip(unpaid, cohort.releases[cohort.rows(unpaid)].tolist(), strict=True))
         self._selector.observe(seconds, updates)
         self._selector.report({**before, **outcome.releases})
-        self._exhausted |= outcome.exhausted()
-        if self._roster is not None:
-            self._roster.doubt(client for client, why in outcome.refused.items() if why == "no answer")
+        self._pool.exhausted |= outcome.exhausted()
+        self._pool.doubt(outcome.doubted)
         self._exchange = None
         self._note(server_round, chosen, seconds, outcome)
         settle(outcome, self._key, weight, chosen.weights)
         arrays, metrics = self._inner.aggregate_train(server_round, [*outcome.sound.values(), *outcome.errors])
         if arrays is not None:
-            arrays = _in_precision_of(self._model, arrays)
+            arrays = in_precision_of(self._model, arrays)
         return arrays, MetricRecord({**(metrics or {}), **self._history[-1].metrics()})
 
     def configure_evaluate(
@@ -174,10 +175,10 @@ class PauseStrategy(Strategy):
         if getattr(self._inner, "fraction_evaluate", 1.0) == 0.0:
             return []
         needed = least_evaluation(self._inner)
-        if len(self._here) < needed:
-            log(WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(self._here), needed)
+        if len(self._pool.here) < needed:
+            log(WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(self._pool.here), needed)
             return []
-        view = ChosenGrid(grid, list(self._here.values()))
+        view = ChosenGrid(grid, list(self._pool.here.values()))
         return self._inner.configure_evaluate(server_round, arrays, config, view)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -207,61 +208,27 @@ class PauseStrategy(Strategy):
         self._exchange = grid.exchange(messages, timeout)
         return self._exchange.replies
 
-    def solvent(self) -> bool:
-        """Whether any client may have budget left, for all that is known here."""
-        return len(self._broke()) < len(self._selector.cohort)
+    def over(self) -> str | None:
+        """Say why no round can be played any more, for want of budget; None while one can."""
+        return self._pool.over()
 
     def save(self, progress: Progress) -> None:
         """Write the checkpoint, if there is to be one."""
-        if self._path is not None:
-            model = {name: array.numpy() for name, array in progress.arrays.items()}
-            Checkpoint(
-                self._run, progress.round, model, self._selector.state(), inner_state(self._inner),
-                self.history, tuple(sorted(self._exhausted, key=str)), progress.metrics(),
-            ).write(self._path)  # fmt: skip
+        played = self._history[-1] if progress.round else None
+        self._keeper.save(self._run, progress, self._pool.exhausted, played)
 
     def _begin(self, grid: Grid, initial: ArrayRecord) -> Progress:
-        progress = Progress(0, initial, Result(arrays=initial))
-        # Not Flower's id alone: a second start in one run is not a repetition of the first.
-        self._run = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}"
-        if self._path is not None and self._path.exists():
-            found = Checkpoint.read(self._path)
-            shapes = {name: tuple(tensor.shape) for name, tensor in found.model.items()}
-            if shapes != {name: tuple(array.shape) for name, array in initial.items()}:
-                raise StateFileError(f"{self._path} holds another model than the one to start from; name another file")
-            self._selector.restore(*found.selector)
-            restore_inner(self._inner, found.inner)
-            self._run, self._history, self._exhausted = found.run, list(found.history), set(found.exhausted)
-            progress = Progress.of(found.round, record_of(found.model), found.metrics)
-            log(INFO, "pausefl: goes on after round %s of %s", found.round, self._path)
-        else:
+        found = self._keeper.resume(initial)
+        if found is None:
+            # Not Flower's id alone: a second start in one run is not a repetition of the first.
+            self._run, progress = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}", Progress.fresh(initial)
             self.save(progress)  # the run keeps its name even if it dies in its first round
-        self._roster = Roster(self._selector.cohort.ids, self._names, self._run)
+        else:
+            self._run, progress, self._history = found.run, found.progress, list(found.history)
+            self._pool.exhausted = set(found.exhausted)
+        self._repeated = None if found is None else progress.round + 1
+        self._pool.open(self._run)
         return progress
-
-    def _candidates(self, grid: TimedGrid, number: int) -> list[ClientId]:
-        """Return who is there and has budget left, as far as is known; too few is an error."""
-        if self._roster is None:
-            return []
-        least = self._selector.per_round if self._fewer == "error" else self._least
-        want = self._selector.per_round
-        found = self._roster.present(grid, want, self._wait, least=least, without=self._broke())
-        self._here = dict(found.nodes)
-        self._selector.report(found.releases)
-        broke = self._broke()
-        ready = [client for client in self._here if client not in broke]
-        if len(ready) < least:
-            raise NotEnoughClientsError(
-                f"candidates are {len(ready)} ({len(self._here)} there, {len(broke)} without budget), but "
-                f"round {number} needs {least}; start more nodes, wait longer, or pass fewer='smaller'"
-            )
-        return ready
-
-    def _broke(self) -> set[ClientId]:
-        """Return who has no budget left: by their own word, or by their count of releases."""
-        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
-        rows = [] if limit is None else np.flatnonzero(cohort.releases >= limit).tolist()
-        return self._exhausted.union(cohort.ids[row] for row in rows)
 
     def _note(self, number: int, chosen: Selection, seconds: Mapping[ClientId, Seconds], outcome: Outcome) -> None:
         cohort = self._selector.cohort
@@ -276,10 +243,5 @@ class PauseStrategy(Strategy):
         )
         self._history.append(played)
         log(INFO, "pausefl: %s", played.line())
-
-
-def _in_precision_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
-    """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
-    if set(arrays) != set(model):
-        return arrays
-    return record_of({name: array.numpy().astype(model[name].dtype) for name, array in arrays.items()})
+        if not outcome.sound:
+            log(WARNING, "pausefl: round %s: no reply could be used: %s", number, outcome.faults())

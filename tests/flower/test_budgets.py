@@ -1,0 +1,74 @@
+"""When budgets run out, by the clients' word or by their count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pausefl
+from pausefl.errors import NotEnoughClientsError
+from pausefl.flower import Checkpoint
+
+
+def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_left(clients, start, tools):
+    """The server believes in endless budgets; the clients have four releases each."""
+    generous = tools.selector(schedule=pausefl.Geometric(40.0, 0.04))
+    strategy = tools.wrapped(tools.inner(min_train_nodes=1, min_available_nodes=1), generous, fewer="smaller")
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=50)
+    assert strategy.exhausted == {client.name for client in clients}
+    assert [client.charges for client in clients] == [4] * 5
+    asked = [member for played in strategy.history for member in played.members]
+    assert all(asked.count(client.name) == 5 for client in clients)  # four releases and one refusal
+    assert len(result.train_metrics_clientapp) == len(strategy.history) < 50
+
+
+def test_too_few_budgets_end_the_run_where_too_few_nodes_are_an_error(clients, start, tools, caplog, tmp_path):
+    """Two of five have budget left, as they say when asked who they are; a round wants three."""
+    for client in clients[2:]:
+        for number in range(4):
+            client.ask(run="earlier", round=number + 1)
+    path = tmp_path / "run.state"
+    strategy = tools.wrapped(chooser=tools.selector(per_round=3), checkpoint=path)
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=3)
+    said = "2 of 5 clients have budget left, but a round needs 3; the run ends after round 0, with its model"
+    assert said in caplog.text
+    assert np.array_equal(result.arrays["w"].numpy(), start["w"].numpy())
+    assert strategy.history == ()
+    assert Checkpoint.read(path).round == 0
+    with pytest.raises(NotEnoughClientsError, match=r"candidates are 2 \(2 there, 0 without budget\)"):
+        tools.wrapped(chooser=tools.selector(per_round=3)).start(tools.grid_of(clients[:2]), start)
+
+
+def test_a_run_whose_budgets_run_out_keeps_everything_and_does_not_wait(clients, start, tools, caplog, tmp_path):
+    """Four releases each, five clients, two per round: ten rounds, or fewer where one client is left over."""
+    path = tmp_path / "run.state"
+    strategy = tools.wrapped(checkpoint=path, wait=3600.0)
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=50)
+    assert "the run ends after round" in caplog.text
+    assert 8 <= len(strategy.history) <= 10
+    assert sorted(result.train_metrics_clientapp) == [played.round for played in strategy.history]
+    found = Checkpoint.read(path)
+    assert found.round == len(found.history) == len(strategy.history)
+    again = tools.wrapped(checkpoint=path, wait=3600.0)
+    same = again.start(tools.grid_of(clients), start, num_rounds=50)  # over at once, and still no error
+    assert again.history == strategy.history
+    assert np.array_equal(same.arrays["w"].numpy(), result.arrays["w"].numpy())
+
+
+def test_smaller_rounds_end_at_the_inner_strategys_minimum(clients, start, tools, caplog):
+    """It wants two: one solvent client is too few, and nobody waits for a second."""
+    for client in clients[1:]:
+        for number in range(4):
+            client.ask(run="earlier", round=number + 1)
+    tools.wrapped(fewer="smaller").start(tools.grid_of(clients), start)
+    assert "1 of 5 clients have budget left, but a round needs 2" in caplog.text
+
+
+def test_the_clients_count_corrects_the_servers(clients, start, tools):
+    for number in range(3):
+        clients[0].ask(run="earlier", round=number + 1)
+    strategy = tools.wrapped()
+    strategy.start(tools.grid_of(clients), start, num_rounds=1)
+    picked = int("client-0" in strategy.history[0].members)
+    assert strategy._selector.cohort.releases[0] == 3 + picked
+    assert strategy._selector.spent()[0] == pytest.approx(2.0 * (3 + picked))

@@ -1,0 +1,128 @@
+"""A server that died goes on where it was, and nobody pays twice."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import Context, MetricRecord, RecordDict
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    Result,
+    Strategy,
+)
+
+import pausefl
+from pausefl.errors import StateFileError
+from pausefl.flower import Checkpoint
+from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.flower.loop import Progress
+from pausefl.flower.memory import MemoryGrid
+from pausefl.sim.latency import FlooredNormal
+
+
+@pytest.mark.parametrize("make", [FedAdam, lambda **more: FedAvgM(server_momentum=0.9, **more)])
+def test_moments_of_scalars_survive_in_the_file(clients, tmp_path, make, tools):
+    """Flower's arithmetic turns arrays without dimensions into plain numbers, which a checkpoint must keep too."""
+    model = tools.record({**tools.model(), "scale": np.ones((), dtype=np.float32)})
+    used, again = (make(fraction_evaluate=0.0) for _ in range(2))
+    tools.wrapped(used, tools.selector(per_round=5), checkpoint=tmp_path / "run.state").start(
+        tools.grid_of(clients), model, num_rounds=2
+    )
+    before = inner_state(used)
+    assert any(array.shape == () for array in before.values())
+    restore_inner(again, Checkpoint.read(tmp_path / "run.state").inner)
+    after = inner_state(again)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) and before[key].shape == after[key].shape for key in before)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: FedAvg(fraction_evaluate=0.0), lambda: FedAvgM(fraction_evaluate=0.0, server_momentum=0.9)]
+)
+def test_a_server_that_died_in_mid_round_goes_on_without_a_second_charge(clients, start, tmp_path, make, tools):
+    latency = FlooredNormal(np.linspace(0.1, 1.0, 5), std=0.05, floor=0.05)
+    path = tmp_path / "run.state"
+    with pytest.raises(tools.CrashError):
+        tools.wrapped(make(), latency=latency, checkpoint=path).start(
+            tools.crashing(tools.grid_of(clients), 3), start, num_rounds=4
+        )
+    assert Checkpoint.read(path).round == 2
+    before = [client.charges for client in clients]
+    assert sum(before) == 6  # the third round was charged, and its replies were lost
+    strategy = tools.wrapped(make(), latency=latency, checkpoint=path)
+    seen = [len(client.seen) for client in clients]
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=3)
+    assert [client.charges for client in clients] == before  # the same bytes again, for nothing
+    assert [len(client.seen) for client in clients] == seen
+    assert [played.round for played in strategy.history] == [1, 2, 3]
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3]
+    again = tools.wrapped(make(), latency=latency, checkpoint=path).start(tools.grid_of(clients), start, num_rounds=3)
+    assert np.array_equal(again.arrays["w"].numpy(), result.arrays["w"].numpy())  # complete: nothing is played
+    assert [client.charges for client in clients] == before
+
+
+def momentum() -> FedAvgM:
+    return FedAvgM(fraction_evaluate=0.0, server_momentum=0.9)
+
+
+def clipped(inside: FedAvg) -> Strategy:
+    """Flower's wrapper with a clip that bites, and no noise, which would be different each time."""
+    return DifferentialPrivacyServerSideFixedClipping(inside, 0.0, 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "moment"),
+    [
+        (lambda: FedAdam(fraction_evaluate=0.0), "m_t"),
+        (lambda: clipped(FedAdam(fraction_evaluate=0.0)), "m_t"),
+        (lambda: clipped(momentum()), "momentum_vector"),
+    ],
+    ids=["adam", "clipped adam", "clipped momentum"],
+)
+def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, start, tools, make, moment):
+    """To the bit, where no noise is drawn: the moments are in the checkpoint, also those of a strategy in a wrapper."""
+    context = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
+    grid = MemoryGrid({node: lambda message: tools.trained(message, context) for node in range(5)})
+
+    def play(name: str, rounds: int):
+        inside = make()
+        strategy = tools.wrapped(
+            inside,
+            pausefl.Selector([1.0, 2.0, 3.0, 4.0, 5.0], 2),
+            latency=FlooredNormal(np.linspace(0.1, 1.0, 5), std=0.05, floor=0.05),
+            checkpoint=tmp_path / name,
+            names="node",
+        )
+        arrays = strategy.start(grid, start, num_rounds=rounds).arrays
+        return arrays, strategy.history, getattr(getattr(inside, "strategy", inside), moment)
+
+    whole, story, moments = play("whole", 6)
+    play("parts", 2)
+    parts, same_story, same_moments = play("parts", 6)
+    assert story == same_story
+    assert repr(moments) == repr(same_moments)
+    assert np.any([np.any(one) for one in (moments.values() if isinstance(moments, dict) else moments)])
+    assert all(np.array_equal(whole[name].numpy(), parts[name].numpy()) for name in whole)
+
+
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(clients, start, tmp_path, tools):
+    path = tmp_path / "run.state"
+    tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=1)
+    with pytest.raises(StateFileError, match="another model"):
+        tools.wrapped(checkpoint=path).start(tools.grid_of(clients), tools.record({"w": np.zeros(2)}), num_rounds=2)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(StateFileError, match="damaged"):
+        tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=2)
+
+
+def test_metrics_survive_a_checkpoint(start):
+    odd = {"a": np.float64(0.75), "b": float("nan"), "c": float("inf"), "d": [1.5, float("nan")], "e": 3}
+    progress = Progress(1, start, Result(arrays=start, train_metrics_clientapp={1: MetricRecord(odd)}))
+    text = json.dumps(progress.metrics(), allow_nan=False)
+    back = Progress.of(1, start, json.loads(text)).result.train_metrics_clientapp[1]
+    assert repr(dict(back)) == repr({**odd, "a": 0.75})
