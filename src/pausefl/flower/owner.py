@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from typing import Any, cast
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, PowerLaw, PrivUnit, Schedule
 from pausefl.privacy.layers import BatchNorm
+from pausefl.tomlfile import read_toml
 
 VARIABLE = "PAUSEFL_OWNER"
 NODE_KEY = "pausefl-owner"
@@ -68,12 +68,7 @@ def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] |
 
 def read_owner(path: Path, node_config: Mapping[str, Any]) -> Owner:
     """Read and validate the file; ``{key}`` in its name stands for a value of the SuperNode's configuration."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; write the owner's file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML file ({error}); mend it") from None
+    content = read_toml(path, "write the owner's file")
     try:
         return _owner(content, path.parent, node_config)
     except (PauseError, TypeError) as error:
