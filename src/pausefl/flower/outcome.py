@@ -69,7 +69,7 @@ def read_outcome(
     refused: dict[ClientId, str] = {}
     details: dict[ClientId, str] = {}
     replayed, misnamed = set[ClientId](), set[ClientId]()
-    replies = exchange.by_node()
+    replies, tensors = exchange.by_node(), {name: array.numpy() for name, array in model.items()}
     for node, client in chosen.items():
         reply = replies.get(node)
         if reply is None:
@@ -87,7 +87,7 @@ def read_outcome(
         elif by_note and (note := Note.of(reply)) is not None and note.name != str(client):
             refused[client], details[client] = "unsound", f" (calls itself {note.name!r})"
             misnamed.add(client)
-        elif (fault := _fault(reply, model, weight)) is not None:
+        elif (fault := _fault(reply, tensors, weight)) is not None:
             refused[client], details[client] = "unsound", f" ({fault})"
         else:
             sound[client] = reply
@@ -148,7 +148,7 @@ def _common(contents: list[RecordDict]) -> list[dict[str, int | float]]:
     return [{name: value for name, value in one.items() if name in shared} for one in found]
 
 
-def _fault(reply: Message, model: ArrayRecord, weight: str | None) -> str | None:
+def _fault(reply: Message, model: Mapping[str, npt.NDArray[Any]], weight: str | None) -> str | None:
     """Say what keeps a reply from being averaged; None if nothing does."""
     arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
     if len(arrays) != 1 or len(metrics) != 1:
@@ -159,7 +159,7 @@ def _fault(reply: Message, model: ArrayRecord, weight: str | None) -> str | None
     if not is_finite(value) or not cast(float, value) > 0.0:
         return f"{weight!r} is {value!r:.40}, not above 0"
     try:
-        faults = (_unlike(arrays[0][name].numpy(), array.numpy()) for name, array in model.items())
+        faults = (_unlike(arrays[0][name].numpy(), tensor) for name, tensor in model.items())
         return next((f"tensor {name!r:.60} {fault}" for name, fault in zip(model, faults, strict=True) if fault), None)
     except Exception:  # whatever bytes a client sent in place of an array
         return "an array that cannot be read"
