@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -10,7 +11,10 @@ from flwr.serverapp.strategy import (
     FedAvgM,
 )
 
+from pausefl.errors import InvalidValueError
+from pausefl.flower import PauseStrategy
 from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.selector import Selector
 from pausefl.statefile import read_state, write_state
 
 
@@ -44,3 +48,19 @@ def test_a_bare_array_is_kept_too(tmp_path):
         assert type(back.moment) is np.ndarray
         assert (back.moment.shape, back.moment.dtype) == (moment.shape, moment.dtype)
         assert np.array_equal(back.moment, moment)
+
+
+def test_an_account_that_no_checkpoint_holds_is_refused_with_one(tmp_path):
+    class Accountant:
+        """As Flower's, which need further packages."""
+
+        def compose(self, event, count=1): ...
+
+        def get_epsilon(self, delta): ...
+
+    inner = FedAvg()
+    inner.accountant = Accountant()
+    wrapped = DifferentialPrivacyServerSideFixedClipping(inner, 0.1, 1.0, 2)
+    PauseStrategy(wrapped, Selector([1, 1, 1], 2))
+    with pytest.raises(InvalidValueError, match="accountant of the inner strategy is a Accountant"):
+        PauseStrategy(wrapped, Selector([1, 1, 1], 2), checkpoint=tmp_path / "run.state")

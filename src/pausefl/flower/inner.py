@@ -13,6 +13,10 @@ from flwr.serverapp.strategy import Strategy
 from pausefl.errors import InvalidValueError, require
 
 
+_ACCOUNTANT = ("compose", "get_epsilon")
+"""What Flower's accountants can do: they share no class."""
+
+
 def least_round(inner: Strategy, per_round: int) -> int:
     """Return the smallest round the inner strategy can play; refuse one that would wait for ever, or choose by itself.
 
@@ -55,6 +59,17 @@ def inner_state(inner: Strategy) -> dict[str, npt.NDArray[Any]]:
             form, arrays = _form(value)
             found |= {f"{depth}|{form}|{attribute}|{name}": array for name, array in arrays.items()}
     return found
+
+
+def check_keepable(inner: Strategy) -> None:
+    """Refuse to keep a strategy with a privacy account of its own: after a crash it would begin anew, too low."""
+    for part in _parts(inner):
+        for name, value in vars(part).items():
+            if all(callable(getattr(value, method, None)) for method in _ACCOUNTANT):
+                raise InvalidValueError(
+                    f"{name} of the inner strategy is a {type(value).__name__}, whose account no checkpoint can hold; "
+                    "leave out checkpoint, or the accountant"
+                )
 
 
 def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -14,7 +14,7 @@ from flwr.supercore import log
 from pausefl.errors import StateFileError
 from pausefl.flower.checkpoint import Checkpoint
 from pausefl.flower.history import Played
-from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.flower.inner import check_keepable, inner_state, restore_inner
 from pausefl.flower.journal import Journal, Mark
 from pausefl.flower.loop import Progress
 from pausefl.flower.update import record_of
@@ -36,6 +36,8 @@ class Keeper:
     """Keeps selector, inner strategy and progress of a run in a file, and its rounds in a journal, if it is to."""
 
     def __init__(self, path: Path | None, selector: Selector, inner: Strategy) -> None:
+        if path is not None:
+            check_keepable(inner)
         self.path, self._selector, self._inner = path, selector, inner
         self._mark = Mark()
 
