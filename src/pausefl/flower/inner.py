@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
 
-
 _ACCOUNTANT = ("compose", "get_epsilon")
 """What Flower's accountants can do: they share no class."""
 
