@@ -387,12 +387,13 @@ def test_a_smaller_round_if_allowed() -> None:
         sel.select([], allow_fewer=True)
 
 
-def test_an_open_round_survives_joining_and_leaving() -> None:
-    sel = Selector({"a": 1, "b": 2, "c": 3}, 2)
+@pytest.mark.parametrize("policy", ["pause", "clustered-similarity"])
+def test_an_open_round_survives_joining_and_leaving(policy: str) -> None:
+    sel = Selector({"a": 1, "b": 2, "c": 3}, 2, policy)
     chosen = sel.select().members
     sel.leave([chosen[0]])
     sel.join({"d": 5})
-    sel.observe(dict.fromkeys(chosen, 0.2))
+    sel.observe(dict.fromkeys(chosen, 0.2), {client: np.ones(3) for client in chosen})
     assert sel.cohort.picks[:3].sum() == 2
     assert sel.pending is None
 

@@ -84,6 +84,8 @@ class Cohort:
                     f"client id is {client!r}, but must be an integer or a string; convert it, e.g. with str()"
                 )
         checked = _checked_sizes(list(sizes.values()), wanted)
+        # numpy's whole numbers are equal to Python's, but JSON does not know them.
+        wanted = [int(client) if isinstance(client, np.integer) else client for client in wanted]
         known = np.fromiter((self._find(i) is not None for i in wanted), dtype=np.bool_, count=len(wanted))
         back = np.fromiter((self._row(i) for i, k in zip(wanted, known, strict=True) if k), dtype=np.int64)
         self._append([i for i, k in zip(wanted, known, strict=True) if not k], checked[~known])

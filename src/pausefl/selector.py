@@ -167,7 +167,8 @@ class Selector:
         seconds = observed_seconds(latencies, chosen.members)
         if updates:
             learned = observed_updates(updates, chosen.members)
-            self._policy.learn(self._cohort.rows(updates), learned)
+            row_of = dict(zip(chosen.members, rows.tolist(), strict=True))
+            self._policy.learn(np.array([row_of[client] for client in updates]), learned)
         self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None

@@ -200,8 +200,8 @@ def test_a_round_without_a_single_sound_reply_is_worth_a_warning_that_says_why(s
         assert "\n" not in line
         assert "0 unsound (tensor 'b' is float32 (4,), not float32 (3,))" in line
         assert "1 unsound (1 tensors that are not the model's 2)" in line
-        assert "2 unsound ('num-examples' is 0, not above 0)" in line
-        assert "3 unsound (tensor 'b' holds NaN or infinity)" in line
+        assert "2 unsound ('num-examples' is 0, not above 0 and at most 2^53)" in line
+        assert "3 unsound (tensor 'b' holds NaN or infinity, as float32)" in line
         assert r"4 failed (Flower's error 9: 'no such\nmodule')" in line
         assert line.endswith(", and 2 more") == (count == 7)
 
@@ -211,3 +211,51 @@ def test_a_warning_names_those_that_refused_and_those_that_were_silent(start, to
     strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0], 2), names="node")
     strategy.start(MemoryGrid(silent), start, num_rounds=1, timeout=0.1)
     assert "round 1: no reply could be used: 0 unready, 1 no answer" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.longdouble])
+def test_a_number_that_the_model_cannot_hold_is_unsound(clients, start, tools, kind):
+    """Finite as it was sent, infinite as the model's float32: one reply would end training for good."""
+    huge = {name: array.astype(kind) for name, array in tools.model().items()}
+    huge["b"][0] = 1e300
+
+    def answer(message: Message) -> Message:
+        numbers = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": tools.record(huge), "metrics": numbers}), reply_to=message)
+
+    grid = MemoryGrid({0: answer, 1: lambda m: tools.trained(m, None), 2: lambda m: tools.trained(m, None)})
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    result = strategy.start(grid, start, num_rounds=1)
+    assert strategy.history[0].refused == {"0": "unsound"}
+    assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 1)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_reply_in_another_order_or_precision_does_not_change_the_models(clients, start, tools, kind):
+    """Flower's strategies take order and arithmetic from the first reply."""
+
+    def turned(message: Message) -> Message:
+        reply = tools.trained(message, None)
+        arrays = {name: array.numpy().astype(kind) for name, array in reply.content.array_records["arrays"].items()}
+        reply.content["arrays"] = tools.record(dict(reversed(arrays.items())))
+        return reply
+
+    grid = MemoryGrid({0: turned, 1: lambda m: tools.trained(m, None)})
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0], 2, policy="clustered-similarity"), names="node")
+    result = strategy.start(grid, start, num_rounds=2)
+    assert list(result.arrays) == list(start)
+    assert [array.dtype for array in result.arrays.values()] == ["float32", "float32"]
+    assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 2, atol=1e-2)
+
+
+def test_weights_that_overflow_are_unsound(clients, start, tools):
+    def heavy(message: Message) -> Message:
+        reply = tools.trained(message, None)
+        reply.content["metrics"] = MetricRecord({"num-examples": 1e308})
+        return reply
+
+    grid = MemoryGrid({0: heavy, 1: heavy, 2: lambda m: tools.trained(m, None), 3: lambda m: tools.trained(m, None)})
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0] * 4, 4), names="node")
+    result = strategy.start(grid, start, num_rounds=1)
+    assert strategy.history[0].refused == {"0": "unsound", "1": "unsound"}
+    assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 1)

@@ -8,6 +8,8 @@ import pytest
 import pausefl
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower import Checkpoint
+from pausefl.flower.memory import MemoryGrid
+from pausefl.privacy import FixedHorizon
 
 
 def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_left(clients, start, tools):
@@ -72,3 +74,25 @@ def test_the_clients_count_corrects_the_servers(clients, start, tools):
     picked = int("client-0" in strategy.history[0].members)
     assert strategy._selector.cohort.releases[0] == 3 + picked
     assert strategy._selector.spent()[0] == pytest.approx(2.0 * (3 + picked))
+
+
+def test_silence_is_not_the_end_of_a_budget(clients, start, tools):
+    """Nobody answers for a while: picks count, for all the server knows, but the clients have their budget still."""
+    deaf = [True]
+    grid = MemoryGrid({n: lambda m: None if deaf[0] else tools.trained(m, None) for n in range(3)})
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0] * 3, 2, schedule=FixedHorizon(8.0, 2)), names="node")
+
+    def hear(number, _):
+        deaf[0] = number < 6
+
+    strategy.start(grid, start, num_rounds=20, timeout=0.01, evaluate_fn=hear)
+    assert [len(played.seconds) for played in strategy.history] == [0] * 6 + [2]
+    assert len(strategy.exhausted) == 2  # by their answers, as no client told a count; too few are left for a round
+
+
+def test_clients_without_the_mod_end_by_their_answers(clients, start, tools):
+    grid = MemoryGrid({n: lambda m: tools.trained(m, None) for n in range(4)})
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0] * 4, 2, schedule=FixedHorizon(8.0, 3)), names="node")
+    strategy.start(grid, start, num_rounds=20)
+    assert strategy.exhausted == {0, 1, 2, 3}
+    assert len(strategy.history) == 6

@@ -137,7 +137,7 @@ def test_a_new_run_does_not_mix_with_an_old_journal(play, tmp_path, caplog):
     again = play("run", 2)
     assert same(again, play("other", 2))
     assert len(Checkpoint.read(tmp_path / "run").history) == 2
-    assert (tmp_path / "run.rounds.old").read_bytes() == old
+    assert (tmp_path / "run.rounds.old-1").read_bytes() == old
     assert "is gone, but not its journal" in caplog.text
 
 

@@ -9,6 +9,7 @@ import pytest
 from flwr.app import Message
 
 from pausefl.cohort import Cohort
+from pausefl.errors import InvalidValueError
 from pausefl.flower.latency import latencies
 from pausefl.flower.protocol import Note
 from pausefl.sim.latency import FlooredNormal
@@ -110,3 +111,30 @@ def test_replies_from_the_store_do_not_pass_for_fast_training(clients, start, to
     strategy.start(tools.grid_of(clients[:2]), start, num_rounds=3)
     assert len(clients[0].seen) == seen
     assert min(strategy.history[2].seconds.values()) > 0.14
+
+
+def test_a_first_reply_sent_again_is_no_faster_than_those_that_trained():
+    cohort = Cohort({"a": 1, "b": 1, "c": 1})
+    assert latencies("round-trip", 1, cohort, 0, {"a": 0.1, "b": 30.0, "c": 20.0}, {}, {"a"})["a"] == 30.0
+
+
+def test_no_word_of_a_client_makes_a_latency_that_cannot_be_kept():
+    cohort = Cohort({"a": 1})
+    for _ in range(3):
+        taken = latencies("round-trip", 1, cohort, 0, {"a": 0.1}, {"a": 1.7e308}, {"a"})
+        cohort.observe(cohort.rows(["a"]), np.array([taken["a"]]))
+        cohort.observe(cohort.rows(["a"]), np.array([np.nan]))
+        assert taken["a"] <= 1e10
+
+
+def test_a_client_that_joins_needs_a_column_of_the_latency_model(clients, start, tools):
+    chooser = tools.selector(per_round=2)
+    strategy = tools.wrapped(chooser=chooser, latency=FlooredNormal(np.full(5, 0.1), std=0.001, floor=0.05))
+
+    def join(number, _):
+        if number == 1:
+            chooser.join({"client-9": 3.0})
+
+    with pytest.raises(InvalidValueError, match="latency model is 5, but must be one of 6 clients"):
+        strategy.start(tools.grid_of(clients), start, num_rounds=3, evaluate_fn=join)
+    assert len(strategy.history) == 1

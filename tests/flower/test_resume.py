@@ -17,11 +17,12 @@ from flwr.serverapp.strategy import (
 )
 
 import pausefl
-from pausefl.errors import StateFileError
+from pausefl.errors import ConfigError, StateFileError
 from pausefl.flower import Checkpoint
 from pausefl.flower.inner import inner_state, restore_inner
 from pausefl.flower.loop import Progress
 from pausefl.flower.memory import MemoryGrid
+from pausefl.privacy import FixedHorizon
 from pausefl.sim.latency import FlooredNormal
 
 
@@ -126,3 +127,39 @@ def test_metrics_survive_a_checkpoint(start):
     text = json.dumps(progress.metrics(), allow_nan=False)
     back = Progress.of(1, start, json.loads(text)).result.train_metrics_clientapp[1]
     assert repr(dict(back)) == repr({**odd, "a": 0.75})
+
+
+def test_a_second_server_is_kept_off_the_checkpoint(clients, start, tools, tmp_path):
+    """Sent again while the first still waits, say: both would write, and spoil, the same files."""
+    path, refused = tmp_path / "run.state", []
+
+    def second(number, _):
+        with pytest.raises(ConfigError, match="is being written by another process"):
+            tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=1)
+        refused.append(number)
+
+    strategy = tools.wrapped(checkpoint=path)
+    strategy.start(tools.grid_of(clients), start, num_rounds=2, evaluate_fn=second)
+    assert refused == [0, 1, 2]
+    assert Checkpoint.read(path).round == 2
+    (tmp_path / "link").symlink_to(path)
+    again = tools.wrapped(checkpoint=tmp_path / "link")
+    again.start(tools.grid_of(clients), start, num_rounds=3)
+    assert len(again.history) == 3
+
+
+def test_the_journal_is_as_secret_as_the_checkpoint(clients, start, tools, tmp_path):
+    path = tmp_path / "run.state"
+    tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=0)
+    path.chmod(0o600)
+    tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=1)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("run.state", "run.state.rounds")] == [0o600, 0o600]
+
+
+def test_numpys_whole_numbers_name_clients_too(clients, start, tools, tmp_path):
+    grid = MemoryGrid({n: lambda m: tools.trained(m, None) for n in (3, 4)})
+    chooser = pausefl.Selector({np.int64(3): 1.0, np.int64(4): 1.0}, 2, schedule=FixedHorizon(8.0, 1))
+    strategy = tools.wrapped(chooser=chooser, names="node", checkpoint=tmp_path / "run.state")
+    strategy.start(grid, start, num_rounds=2)
+    assert strategy.exhausted == {3, 4}
+    assert Checkpoint.read(tmp_path / "run.state").exhausted == (3, 4)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -46,7 +47,7 @@ class Journal:
         line = json.dumps(dict(entry), allow_nan=False).encode() + b"\n"
         if mark.length:
             self._check(mark)
-        with self.path.open("r+b" if mark.length else "wb") as file:
+        with os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, self._mode()), "r+b") as file:
             file.truncate(mark.length)
             file.seek(mark.length)
             file.write(line)
@@ -76,7 +77,13 @@ class Journal:
         """Rename what an earlier run left here, so that a new one begins without it; return its new name."""
         if not self.path.exists():
             return None
-        return self.path.replace(self.path.with_name(f"{self.path.name}.old"))
+        names = (self.path.with_name(f"{self.path.name}.old-{number}") for number in count(1))
+        return self.path.replace(next(name for name in names if not name.exists()))
+
+    def _mode(self) -> int:
+        """Return who may read it: whoever may read the checkpoint."""
+        target = Path(self._checkpoint)
+        return target.stat().st_mode & 0o777 if target.exists() else 0o600
 
     def _check(self, mark: Mark) -> None:
         found = self.path.stat().st_size if self.path.exists() else None

@@ -18,6 +18,8 @@ per client and round, for the simulation engine, where clients wait for each oth
 
 _LEAST: Seconds = 1e-9
 """What the selector takes for a latency at the least."""
+_MOST: Seconds = 1e9
+"""What is taken of a client's word at the most."""
 
 
 def check_latency(latency: Latency, clients: int) -> None:
@@ -37,8 +39,8 @@ def latencies(
     """Return the latency of every client that answered in round ``number``.
 
     One that ``replayed`` a kept reply did not train, so its round trip says nothing: it is taken at its mean, which
-    stays as it is.  With no mean yet it is taken at what it reported, but not below what it would have had otherwise:
-    nobody gets faster by the claim.
+    stays as it is.  With no mean yet it is taken at what it reported, but not below what it would have had otherwise,
+    nor below those that did train: nobody gets faster by the claim.
     """
     if not isinstance(latency, str):
         virtual = latency.sample(stream(seed, "flower latency", number))
@@ -48,6 +50,8 @@ def latencies(
     if latency == "reported":
         taken = {client: max(min(seconds, reported.get(client, seconds)), _LEAST) for client, seconds in taken.items()}
     again = [client for client in taken if client in replayed]
+    slowest = max((seconds for client, seconds in taken.items() if client not in replayed), default=0.0)
     for client, rate in zip(again, cohort.rate[cohort.rows(again)].tolist(), strict=True):
-        taken[client] = 1.0 / rate if rate > 0.0 else max(taken[client], reported.get(client, 0.0))
+        told = min(reported.get(client, 0.0), _MOST)
+        taken[client] = 1.0 / rate if rate > 1.0 / _MOST else max(taken[client], told, slowest)
     return taken

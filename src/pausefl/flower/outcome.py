@@ -13,10 +13,15 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from pausefl.errors import is_finite
 from pausefl.flower.grid import Exchange
 from pausefl.flower.protocol import Note, Refusal
+from pausefl.flower.update import record_of
 from pausefl.types import ClientId, FloatArray, Seconds
 
 _TOLD = 5
 """How many clients a warning names."""
+
+
+_HEAVIEST = 2.0**53
+"""The most examples a client may claim: sums of them stay finite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +96,7 @@ def read_outcome(
             refused[client], details[client] = "unsound", f" ({fault})"
         else:
             sound[client] = reply
+            _conform(reply, tensors)
             note = Note.of(reply)
             if note is not None:
                 releases[client] = note.releases
@@ -156,8 +162,8 @@ def _fault(reply: Message, model: Mapping[str, npt.NDArray[Any]], weight: str | 
     if set(arrays[0]) != set(model):
         return f"{len(arrays[0])} tensors that are not the model's {len(model)}"
     value = 1.0 if weight is None else metrics[0].get(weight)
-    if not is_finite(value) or not cast(float, value) > 0.0:
-        return f"{weight!r} is {value!r:.40}, not above 0"
+    if not is_finite(value) or not 0.0 < cast(float, value) <= _HEAVIEST:
+        return f"{weight!r} is {value!r:.40}, not above 0 and at most 2^53"
     try:
         faults = (_unlike(arrays[0][name].numpy(), tensor) for name, tensor in model.items())
         return next((f"tensor {name!r:.60} {fault}" for name, fault in zip(model, faults, strict=True) if fault), None)
@@ -168,7 +174,20 @@ def _fault(reply: Message, model: Mapping[str, npt.NDArray[Any]], weight: str | 
 def _unlike(tensor: npt.NDArray[Any], model: npt.NDArray[Any]) -> str:
     if tensor.dtype.kind != model.dtype.kind or tensor.dtype.kind not in "fiub" or tensor.shape != model.shape:
         return f"is {tensor.dtype} {tensor.shape}, not {model.dtype} {model.shape}"
-    return "" if np.isfinite(tensor).all() else "holds NaN or infinity"
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = tensor.astype(model.dtype, copy=False)
+    if tensor.dtype.kind != "f":
+        return "" if np.array_equal(narrow, tensor) else f"holds numbers that are no {model.dtype}"
+    return "" if np.isfinite(narrow).all() else f"holds NaN or infinity, as {model.dtype}"
+
+
+def _conform(reply: Message, model: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Bring a sound reply's tensors into the model's order and types: strategies take both from the first reply."""
+    key, arrays = next(iter(reply.content.array_records.items()))
+    if list(arrays) != list(model) or any(arrays[name].dtype != str(tensor.dtype) for name, tensor in model.items()):
+        reply.content[key] = record_of(
+            {name: arrays[name].numpy().astype(tensor.dtype) for name, tensor in model.items()}
+        )
 
 
 def _flat(record: ArrayRecord) -> FloatArray:

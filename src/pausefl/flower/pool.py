@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import compress
 
 import numpy as np
@@ -18,7 +18,8 @@ class Pool:
     """The candidates of each round.
 
     ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
-    ``here`` are the clients found last, with their nodes; ``exhausted`` those whose budget is gone, by their own word.
+    ``here`` are the clients found last, with their nodes; ``exhausted`` those whose budget is gone, by their own word
+    or by what they answered.
     """
 
     def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds) -> None:
@@ -45,20 +46,35 @@ class Pool:
             return []
         self._roster.know(self._clients())
         found = self._roster.present(
-            grid, self._selector.per_round, self._wait, least=self._least, without=self._broke()
+            grid, self._selector.per_round, self._wait, least=self._least, without=self.exhausted
         )
         self.here = dict(found.nodes)
-        self._selector.report(found.releases)
-        broke = self._broke()
-        ready = [client for client in self.here if client not in broke]
+        self.learn(found.releases)
+        ready = [client for client in self.here if client not in self.exhausted]
         if len(ready) < self._least:
             if self.over() is not None:
                 return []
             raise NotEnoughClientsError(
-                f"candidates are {len(ready)} ({len(self.here)} there, {len(broke)} without budget), but "
+                f"candidates are {len(ready)} ({len(self.here)} there, {len(self.exhausted)} without budget), but "
                 f"round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
             )
         return ready
+
+    def learn(self, told: Mapping[ClientId, int], answered: Iterable[ClientId] = ()) -> None:
+        """Take over the counts of releases that clients tell, and notice whose budget is gone by these or by answers.
+
+        A pick without an answer counts as a release, but nobody is out for that: a client that has budget may still be
+        asked, and one that has not refuses by itself.
+        """
+        self._selector.report(told)
+        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
+        if limit is None:
+            return
+        sure = [*told, *answered]
+        counts = cohort.releases[cohort.rows(sure)].tolist()
+        self.exhausted |= {client for client, count in zip(sure, counts, strict=True) if count >= limit}
+        guessed = (cohort.ids[row] for row in np.flatnonzero((cohort.releases >= limit) & cohort.present).tolist())
+        self._selector.report({client: limit - 1 for client in guessed if client not in self.exhausted})
 
     def doubt(self, clients: Iterable[ClientId]) -> None:
         """Let these say hello again before they are candidates."""
@@ -67,8 +83,8 @@ class Pool:
 
     def over(self) -> str | None:
         """Say why no round can be played any more, for want of budget; None while one can."""
-        clients, broke = self._clients(), self._broke()
-        solvent = sum(client not in broke for client in clients)
+        clients = self._clients()
+        solvent = sum(client not in self.exhausted for client in clients)
         if not solvent:
             return "no client has budget left"
         if solvent < self._least <= len(clients):
@@ -77,9 +93,3 @@ class Pool:
 
     def _clients(self) -> list[ClientId]:
         return list(compress(self._selector.cohort.ids, self._selector.cohort.present))
-
-    def _broke(self) -> set[ClientId]:
-        """Return who has no budget left: by their own word, or by their count of releases."""
-        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
-        rows = [] if limit is None else np.flatnonzero(cohort.releases >= limit).tolist()
-        return self.exhausted.union(cohort.ids[row] for row in rows)

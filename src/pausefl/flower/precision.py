@@ -15,7 +15,7 @@ def in_precision_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
     """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
     if set(arrays) != set(model):
         return arrays
-    return record_of({name: _like(array.numpy(), model[name].numpy()) for name, array in arrays.items()})
+    return record_of({name: _like(arrays[name].numpy(), array.numpy()) for name, array in model.items()})
 
 
 def _like(values: npt.NDArray[Any], model: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from logging import INFO, WARNING
 from pathlib import Path
@@ -18,6 +20,7 @@ from pausefl.flower.inner import check_keepable, inner_state, restore_inner
 from pausefl.flower.journal import Journal, Mark
 from pausefl.flower.loop import Progress
 from pausefl.flower.update import record_of
+from pausefl.lock import only_writer
 from pausefl.selector import Selector
 from pausefl.types import ClientId
 
@@ -40,6 +43,13 @@ class Keeper:
             check_keepable(inner)
         self.path, self._selector, self._inner = path, selector, inner
         self._mark = Mark()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other servers off the file for the time of a run."""
+        if self.path is None:
+            return nullcontext()
+        target = Path(os.path.realpath(self.path))  # one file has one lock, by whatever link it is called
+        return only_writer(target.with_name(f"{target.name}.lock"), self.path, "name another file")
 
     def resume(self, initial: ArrayRecord) -> Resumed | None:
         """Take over what the file says; None if there is none.  One of another model is refused."""

@@ -27,6 +27,8 @@ _TRIES = 3
 _REST = 5
 """How many rounds a node is left alone that failed so often, or that nobody knows: its owner may mend it meanwhile."""
 _GRACE: Seconds = 15.0
+_LIFE: Seconds = 300.0
+"""For how long a hello waits for its node; then the SuperLink answers for it, and it is asked again."""
 
 _READ: Mapping[str, Callable[[NodeInfo], str]] = {
     "registered": lambda node: node.name,
@@ -96,6 +98,7 @@ class Roster:
         while True:
             nodes = {node.node_id: node for node in grid.get_nodes()}
             self._outside = {node: one for node, one in self._outside.items() if node in nodes}
+            self._asked = {number: node for number, node in self._asked.items() if node in nodes}
             self._meet(grid, nodes, tried, needy=found < enough)
             here = self._here(nodes)
             found = sum(client not in without for client in here)
@@ -129,7 +132,7 @@ class Roster:
         new = [node for node in fresh if node not in asked and (needy or self._due(node))]
         tried.update(new)
         hello = Request(self._run, 0, hello=True).record()
-        self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train") for node in new])
+        self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
         for message in grid.pull_messages(list(self._asked)) if self._asked else ():
             number = message.metadata.reply_to_message_id
             if number not in self._asked:

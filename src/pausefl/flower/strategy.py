@@ -118,6 +118,7 @@ class PauseStrategy(Strategy):
         """Choose the nodes, and let the inner strategy write their messages."""
         if not isinstance(grid, TimedGrid) or not self._pool.opened:
             raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
+        check_latency(self._latency, len(self._selector.cohort))  # clients may have joined
         ready = self._pool.ready(grid, server_round)
         if not ready:
             return []
@@ -157,8 +158,9 @@ class PauseStrategy(Strategy):
         unpaid = [client for client, why in outcome.refused.items() if why in _UNPAID]
         before = dict(zip(unpaid, cohort.releases[cohort.rows(unpaid)].tolist(), strict=True))
         self._selector.observe(seconds, updates)
-        self._selector.report({**before, **outcome.releases})
         self._pool.exhausted |= outcome.exhausted()
+        self._selector.report(before)
+        self._pool.learn(outcome.releases, outcome.sound)
         self._pool.doubt(outcome.doubted)
         self._exchange = None
         self._note(server_round, chosen, seconds, outcome)
@@ -197,11 +199,12 @@ class PauseStrategy(Strategy):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Play up to ``num_rounds`` rounds, from the checkpoint if there is one; return Flower's result."""
-        begun = self._begin(grid, initial_arrays)
-        timed = TimedGrid(grid, poll=self._poll)
-        self.summary()
         plan = Plan(num_rounds, timeout, train_config or ConfigRecord(), evaluate_config or ConfigRecord(), evaluate_fn)
-        return play(self, timed, begun, plan)
+        timed = TimedGrid(grid, poll=self._poll)
+        with self._keeper.held():
+            begun = self._begin(grid, initial_arrays)
+            self.summary()
+            return play(self, timed, begun, plan)
 
     def exchange(self, grid: TimedGrid, messages: Iterable[Message], timeout: Seconds) -> Iterable[Message]:
         """Send a round's messages and time the replies."""

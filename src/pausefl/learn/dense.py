@@ -17,6 +17,8 @@ from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 
 _BLOCK = 2500
+_SCORED = 20_000
+"""Images scored at once: enough to leave the interpreter alone for long, few enough for any memory."""
 
 
 class DenseLearner:
@@ -26,7 +28,7 @@ class DenseLearner:
         self._net, self._shape, self._data, self._plan, self._seed = net, shape, data, plan, seed
         self._device = data.train_images.device
         self._train = data.train_images.flatten(1)
-        self._test = packed(data.test_images.flatten(1))
+        self._test = [packed(block) for block in torch.split(data.test_images.flatten(1), _SCORED)]
         self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
         self._begun: tuple[Vector, Future[Scores]] | None = None
@@ -73,10 +75,11 @@ class DenseLearner:
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
-        outputs = logits(self._shape, self._parameters(model), self._test)
+        parameters = self._parameters(model)
+        outputs = torch.cat([logits(self._shape, parameters, block) for block in self._test])
         correct = (outputs.argmax(1) == self._data.test_labels).sum()
         loss = functional.cross_entropy(outputs, self._data.test_labels)
-        return Scores(100.0 * int(correct) / len(self._test), float(loss))
+        return Scores(100.0 * int(correct) / len(outputs), float(loss))
 
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pausefl import __version__
 from pausefl.errors import ConfigError
+from pausefl.lock import only_writer
 from pausefl.report.frames import METRICS, read_run
 from pausefl.sim.engine import Simulation
 from pausefl.statefile import read_state, write_state, write_whole
@@ -34,7 +33,7 @@ def run(
     ended goes on when it is called with more rounds.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _only_writer(out):
+    with only_writer(out / "lock", out, "name another folder"):
         kept = _same_run(config, out)
         longer = kept is None or kept.run.rounds < config.run.rounds
         config = config if kept is None or longer else kept
@@ -59,19 +58,6 @@ def run(
             return _summarise(simulation, config, out)
         finally:
             simulation.close()
-
-
-@contextmanager
-def _only_writer(out: Path) -> Iterator[None]:
-    """Hold the folder for this process; the lock goes with the process, however it ends."""
-    with (out / "lock").open("w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"{out} is being written by another process; wait for it, or name another folder"
-            ) from None
-        yield
 
 
 def last_record(folder: Path) -> dict[str, Any] | None:
