@@ -97,7 +97,7 @@ def test_export(path):
 def test_verify(path):
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert head["rows"] == 51
-    assert head["hash"] in run("ledger", "verify", path, "--head", head["hash"])
+    assert head["head"] in run("ledger", "verify", path, "--head", head["head"])
     assert "older copy" in run("ledger", "verify", path, "--head", "f" * 64, code=2)
     with closing(sqlite3.connect(path)) as connection:
         (again,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'no_update'").fetchone()

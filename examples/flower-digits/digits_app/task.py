@@ -50,7 +50,7 @@ def train(net: Net, x: Tensor, y: Tensor, epochs: int = 2, rate: float = 0.1) ->
             loss = nn.functional.cross_entropy(net(x[part]), y[part])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return float(loss)
+    return loss.item()
 
 
 def accuracy(net: Net, x: Tensor, y: Tensor) -> float:

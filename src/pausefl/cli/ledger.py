@@ -55,7 +55,11 @@ def verify(
 ) -> None:
     """Recompute every hash; exit 2 if a row was edited, moved or removed.  Keep the head: it betrays an older copy."""
     end = _open(path).verify(head)
-    typer.echo(json.dumps(asdict(end)) if as_json else f"{end.rows} rows, all in order; head {end.hash}")
+    typer.echo(
+        json.dumps({"rows": end.rows, "head": end.hash})
+        if as_json
+        else f"{end.rows} rows, all in order; head {end.hash}"
+    )
 
 
 @commands.command()

@@ -20,6 +20,7 @@ from pausefl.errors import ConfigError, require
 if TYPE_CHECKING:
     from pausefl.studies.measured.base import Measurement
     from pausefl.studies.measured.study import MeasuredStudy
+    from pausefl.studies.study import Scale, Study
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -74,7 +75,7 @@ def study(
         tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
         use_own_modules(Path(name), [task.config for task in tasks])
         play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
-        page = write_report([folder], folder / "report.html", chosen.about.title, reference or [])
+        page = write_report([folder], folder / "report.html", _title(chosen, size), reference or [])
         if as_json:
             print_runs([folder])
             return
@@ -86,7 +87,12 @@ def study(
         if as_json:
             typer.echo(json.dumps(list(csv.DictReader((folder / "rows.csv").read_text().splitlines())), indent=1))
             return
-    typer.echo(f"{chosen.about.title}\nreport: {page}")
+    typer.echo(f"{_title(chosen, size)}\nreport: {page}")
+
+
+def _title(study: Study | MeasuredStudy, scale: Scale) -> str:
+    """Say what was run: only at full scale is it what the title says."""
+    return study.about.title + {"full": "", "half": " (half scale)", "smoke": " (smoke scale: a trial in small)"}[scale]
 
 
 def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> Path:

@@ -33,3 +33,7 @@ def __getattr__(name: str) -> Any:
         if (missing.name or "").partition(".")[0] != "flwr":
             raise
         raise MissingExtraError("Flower apps need the 'flower' extra; run: pip install 'pausefl[flower]'") from None
+
+
+def __dir__() -> list[str]:
+    return __all__

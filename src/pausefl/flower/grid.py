@@ -74,6 +74,11 @@ class GridAround(Grid):
         return self._grid.send_and_receive(messages, timeout=timeout)
 
 
+def check_poll(poll: Seconds) -> None:
+    """Refuse a pause that is none."""
+    require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
+
+
 class TimedGrid(GridAround):
     """Sends, then looks for replies in a fast loop and stamps each; the stock grid looks every 3 s and tells no times.
 
@@ -85,7 +90,7 @@ class TimedGrid(GridAround):
         clock: Callable[[], Seconds] = time.monotonic, sleep: Callable[[Seconds], None] = time.sleep,
     ) -> None:  # fmt: skip
         super().__init__(grid)
-        require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
+        check_poll(poll)
         self._poll, self._clock, self._sleep = poll, clock, sleep
 
     def post(self, messages: Iterable[Message]) -> dict[str, int]:

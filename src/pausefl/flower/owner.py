@@ -105,13 +105,15 @@ def _built(kinds: Mapping[str, type[Any]], values: Mapping[str, Any], where: str
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(f"{where}.kind is {kind!r}, but must be one of {', '.join(kinds)}; choose one")
     fields = {field.name: field for field in dataclasses.fields(kinds[kind])}
-    _known(values, ("kind", *fields, *more), f"{where}.")
+    _known(values, tuple(dict.fromkeys(("kind", *fields, *more))), f"{where}.")
     for key, field in fields.items():
         if key not in values and field.default is dataclasses.MISSING:
             raise ConfigError(f"{where}.{key} is missing; {kind} needs it")
     for key, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise ConfigError(f"{where}.{key} is {value!r}, but must be a number or a text; change it")
+        number = key in fields and re.search(r"\b(float|int|Epsilon)\b", str(fields[key].type)) is not None
+        fine = isinstance(value, (int, float) if number else str) and not isinstance(value, bool)
+        if key != "kind" and not fine and key not in more:
+            raise ConfigError(f"{where}.{key} is {value!r}, but must be a {'number' if number else 'text'}; change it")
     return kinds[kind](**{key: value for key, value in values.items() if key != "kind"})
 
 

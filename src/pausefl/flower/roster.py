@@ -45,6 +45,11 @@ class Present:
     releases: Mapping[ClientId, int]
 
 
+def check_names(names: Names) -> None:
+    """Refuse a way to recognise nodes that is not known."""
+    require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
+
+
 @dataclass(slots=True)
 class _Outsider:
     """A node that is no candidate: how often it failed, what it said, and in which round it is asked again."""
@@ -65,7 +70,7 @@ class Roster:
     """
 
     def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
-        require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
+        check_names(names)
         self._names, self._run = names, run
         self._by_name: dict[str, ClientId] = {}
         self.know(clients)

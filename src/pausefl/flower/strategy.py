@@ -23,7 +23,7 @@ from pausefl.errors import (
     is_finite,
     require,
 )
-from pausefl.flower.grid import ChosenGrid, Exchange, TimedGrid
+from pausefl.flower.grid import ChosenGrid, Exchange, TimedGrid, check_poll
 from pausefl.flower.history import Played
 from pausefl.flower.inner import least_evaluation, least_round, weight_key
 from pausefl.flower.latency import Latency, check_latency, latencies
@@ -33,7 +33,7 @@ from pausefl.flower.pool import Pool
 from pausefl.flower.precision import in_precision_of
 from pausefl.flower.protocol import RECORD, Request
 from pausefl.flower.resume import Keeper
-from pausefl.flower.roster import Names
+from pausefl.flower.roster import Names, check_names
 from pausefl.problem import Selection
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Epsilon, Seconds
@@ -77,6 +77,8 @@ class PauseStrategy(Strategy):
         require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
         require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
         check_latency(latency, len(selector.cohort))
+        check_names(names)
+        check_poll(poll)
         least = least_round(inner, selector.per_round)
         self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
         self._fewer, self._poll, self._seed = fewer, poll, seed

@@ -131,7 +131,7 @@ class Mechanism(ABC):
     def _require_epsilon(self, epsilon: Epsilon) -> None:
         require(
             is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
-            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing once the budget is gone",
+            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing where none is left",
         )  # fmt: skip
 
     def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
