@@ -42,7 +42,8 @@ def test_everything_is_read_and_what_is_not_said_is_forbidden(tmp_path):
     [
         ("budget = 8", "bugdet = 8", "did you mean 'schedule.budget'"),
         ("budget = 8", "budget = -8", "budget is -8"),
-        ("budget = 8", "budget = true", "must be a number or a text"),
+        ("budget = 8", "budget = true", "must be a number"),
+        ("width = 0.5", 'width = "x"', "mechanism.width is 'x', but must be a number"),
         ("budget = 8", "budget = inf", "budget is inf"),
         ("releases = 4", "", "schedule.releases is missing"),
         ("releases = 4", "decay = 0.1\nreleases = 4", "schedule.decay is not a known key"),
