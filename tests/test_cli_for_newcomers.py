@@ -1,5 +1,6 @@
 """``--help`` is enough to use every command; what another program reads is JSON; completion completes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -94,15 +95,20 @@ def test_a_run_and_a_study_tell_their_summaries_as_json(capsys: pytest.CaptureFi
 def test_ctrl_c_leaves_a_run_that_goes_on_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text("[run]\nrounds = 100000\ncheckpoint_every = 1\n")
     command = [sys.executable, "-m", "pausefl", "run", str(tmp_path / "long.toml"), "--out", str(tmp_path / "out")]
-    # As a terminal does it: the signal goes to the command and its workers alike.
+    # As in a terminal: the signal goes to the command and its workers alike, and is not ignored, as it is by whatever a
+    # shell started in the background.
     started = subprocess.Popen(
         [*command, "--seeds", "2", "--jobs", "2"], start_new_session=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     while started.poll() is None and not list(tmp_path.glob("out/*/checkpoint.state")):
         time.sleep(0.05)
     os.killpg(started.pid, signal.SIGINT)
-    out, err = started.communicate(timeout=60)
+    try:
+        out, err = started.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
     assert (started.returncode, out) == (130, "")
     assert err == f"interrupted; the same command goes on from the last checkpoints in {tmp_path / 'out'}\n"
     [checkpoint, *_] = tmp_path.glob("out/*/checkpoint.state")
