@@ -13,10 +13,11 @@ from pausefl.studies.shelf import load_study, study_names
 from pausefl.studies.study import Study
 
 MEASURED = ["annealing", "complexity", "g-function", "regret"]
-TRAINED = [
+PAPER = [
     "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
     "small-iid-r2", "small-noniid",
 ]  # fmt: skip
+TRAINED = [*PAPER]
 
 
 def trained(name: str) -> Study:
@@ -33,6 +34,11 @@ def measured(name: str) -> MeasuredStudy:
 
 def test_the_papers_studies_are_all_there() -> None:
     assert study_names() == sorted(MEASURED + TRAINED)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_studies_compare_its_policies(name: str) -> None:
+    assert {"pause", "sa-pause", "fastest", "all", "all (no privacy)"} < set(trained(name).about.policies)
 
 
 @pytest.mark.parametrize("name", TRAINED)

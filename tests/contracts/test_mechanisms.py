@@ -123,7 +123,8 @@ def test_every_record_says_whether_it_is_private(mechanism, name):
 @every
 def test_a_seed_fixes_the_simulated_noise(mechanism):
     one, two, other = (mechanism.release(np.ones(50), 1.0, source("simulated", seed)).update for seed in (3, 3, 4))
-    assert np.array_equal(one, two) and not np.array_equal(one, other)
+    assert np.array_equal(one, two)
+    assert np.mean(one == other) < 0.9  # a mechanism of few values repeats some; none repeats (nearly) all
 
 
 @every
