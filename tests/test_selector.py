@@ -213,6 +213,14 @@ def test_damaged_state_is_refused_and_left_alone(tmp_path: Path, damage: str) ->
     assert path.read_bytes() == content
 
 
+def test_a_state_that_is_not_there_is_told_from_one_that_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="does not exist; name a file") as missing:
+        Selector.load(tmp_path / "none")
+    assert isinstance(missing.value, StateFileError)
+    with pytest.raises(StateFileError, match="cannot be read"):
+        Selector.load(tmp_path)
+
+
 def test_settings_of_your_own_must_be_passed_again(tmp_path: Path) -> None:
     mine = SaPause(Annealer(steps=77))
     Selector(np.ones(5), 2, mine).save(tmp_path / "a")

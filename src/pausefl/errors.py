@@ -34,6 +34,10 @@ class StateFileError(PauseError, ValueError):
     """A state file that is damaged, truncated or of another version; the file is left untouched."""
 
 
+class StateMissingError(StateFileError, FileNotFoundError):
+    """A state file that is not there."""
+
+
 class BudgetExceededError(PauseError, RuntimeError):
     """A release that would leak more than the budget allows; nothing was released."""
 

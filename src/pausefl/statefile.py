@@ -7,13 +7,14 @@ import os
 import tempfile
 from collections.abc import Mapping
 from hashlib import blake2b
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import StateFileError
+from pausefl.errors import StateFileError, StateMissingError
 
 VERSION = 1
 _MAGIC = "pausefl state"
@@ -49,7 +50,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return header and arrays; a file that is damaged, cut short or of another version or kind is refused."""
-    with Path(path).open("rb") as file:
+    with _opened(path) as file:
         words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
         if len(words) != 3 or words[0] != _MAGIC:
             raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
@@ -94,6 +95,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _opened(path: str | os.PathLike[str]) -> BufferedReader:
+    try:
+        return Path(path).open("rb")
+    except FileNotFoundError:
+        raise StateMissingError(f"{path} does not exist; name a file that save() wrote") from None
+    except OSError as error:
+        raise StateFileError(f"{path} cannot be read ({error.strerror}); name a file that save() wrote") from None
 
 
 def _digest(*parts: bytes | bytearray | memoryview) -> str:

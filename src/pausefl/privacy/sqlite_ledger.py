@@ -180,6 +180,8 @@ class SqliteLedger(Ledger):
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+                raise self._broken("it is not a pausefl ledger") from None
             raise self._failed(error) from error
 
     @contextmanager
