@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.frames import read_runs
+from pausefl.report.reading import read_runs
 from pausefl.studies.config import make_config
 from pausefl.studies.keep import keep
 from pausefl.studies.run import run
@@ -32,7 +32,7 @@ def test_damaged_and_missing_runs_are_named(tmp_path: Path) -> None:
     (small,) = keep([tmp_path / "run"], tmp_path / "small")
     packed = small / "metrics.jsonl.gz"
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(ConfigError, match="is damaged"):
+    with pytest.raises(ConfigError, match="holds a damaged run"):
         read_runs([tmp_path / "small"])
 
 
@@ -43,6 +43,23 @@ def test_two_runs_for_one_place_are_refused_and_old_summaries_go(tmp_path: Path)
     with pytest.raises(ConfigError, match="would hold two of these runs"):
         keep([tmp_path / "one", tmp_path / "two"], tmp_path / "small")
     keep([tmp_path / "one"], tmp_path / "small")
+    with pytest.raises(ConfigError, match="holds these runs already"):
+        keep([tmp_path / "small"], tmp_path / "small")
     (tmp_path / "one" / "pause" / "seed-0" / "summary.json").unlink()
     (kept,) = keep([tmp_path / "one"], tmp_path / "small")
     assert not (kept / "summary.json").exists()
+
+
+def test_a_copy_never_takes_the_place_of_a_run_or_of_another_copy(tmp_path: Path) -> None:
+    for budget in (40, 50):
+        config = make_config({"run": {"rounds": 2}, "learning": {"enabled": False}, "privacy": {"budget": budget}})
+        run(config, tmp_path / str(budget) / "pause" / "seed-0")
+    before = read_runs([tmp_path / "50"])
+    with pytest.raises(ConfigError, match="holds a run, not a copy"):
+        keep([tmp_path / "40"], tmp_path / "50")
+    assert read_runs([tmp_path / "50"]) == before
+    keep([tmp_path / "40"], tmp_path / "small")
+    kept = read_runs([tmp_path / "small"])
+    with pytest.raises(ConfigError, match=r"privacy.budget = 40.0 there, 50.0 here"):
+        keep([tmp_path / "50"], tmp_path / "small")
+    assert read_runs([tmp_path / "small"]) == kept

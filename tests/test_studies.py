@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.frames import by_name, read_run, read_runs
+from pausefl.report.alike import by_name
 from pausefl.report.html import write_report
+from pausefl.report.reading import read_run, read_runs
 from pausefl.studies.config import Config, load_config, make_config
 from pausefl.studies.keep import keep
 from pausefl.studies.many import Task, run_many

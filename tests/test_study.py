@@ -84,6 +84,7 @@ def test_rows_of_other_settings_are_not_overwritten(tmp_path: Path) -> None:
     ("policy", "overrides", "words"),
     [
         ("all (without privacy)", [], "only '(no privacy)' may follow"),
+        ("random (as published)", [], "'(as published)' that of sa-pause"),
         ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
         ("all", ["selection.policy=random"], "--set selection.policy would"),
     ],

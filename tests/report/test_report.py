@@ -8,10 +8,11 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
+from pausefl.report.alike import by_name
 from pausefl.report.figures import figures, sections
-from pausefl.report.frames import by_name, read_runs
 from pausefl.report.html import write_report
 from pausefl.report.images import write_images
+from pausefl.report.reading import read_runs
 from pausefl.studies.config import make_config
 from pausefl.studies.run import run
 

@@ -19,7 +19,16 @@ def test_as_many_unknown_policies_as_there_are_looks_stay_apart() -> None:
     names = [f"mine-{i}" for i in range(len(OTHERS))]
     assert len(set(looks(names).values())) == len(OTHERS)
     assert looks(names) == looks(reversed(names))
-    assert len(looks([f"mine-{i}" for i in range(20)])) == 20
+    assert len(set(looks([f"mine-{i}" for i in range(20)]).values())) == 20
+
+
+def test_a_bound_has_the_colour_of_its_curve_whatever_stands_beside_it() -> None:
+    curves = ["speed alone", "paper's weights"]
+    both = looks([*curves, *(f"bound, {name}" for name in curves)])
+    for name in curves:
+        assert both[name] == looks(curves)[name]
+        assert both[f"bound, {name}"].colour == both[name].colour
+    assert len(set(both.values())) == 4
 
 
 def test_readers_find_pause_first() -> None:

@@ -33,7 +33,7 @@ def regret(
     ] = "pause",
     alpha: Annotated[float, typer.Option(help="Weight of generalization.")] = 100.0,
     gamma: Annotated[float, typer.Option(help="Weight of privacy.")] = 5.0,
-    out: Annotated[Path | None, typer.Option(help="Also write regret.csv, regret.svg and regret.png here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write regret.csv and charts (SVG, PNG) here.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Play the selection bandit without training; show regret against log n and the bound of Theorem 1."""
@@ -45,9 +45,9 @@ def regret(
     setting = {
         "policy": policy, "clients": clients, "per_round": per_round, "rounds": rounds, "alpha": alpha, "gamma": gamma
     }  # fmt: skip
-    measured = _measure(console, setting, seeds)
-    rows = [_summary(n, measured) for n in sorted({row["rounds"] for row in measured})]
     title = f"{policy}: {clients} clients, {per_round} per round, seeds: {seeds}"
+    measured = _measure(console, setting | {"name": title}, seeds)
+    rows = [_summary(n, measured) for n in sorted({row["rounds"] for row in measured})]
     if as_json:
         settings = setting | {"seeds": seeds}
         finite = [{k: v if math.isfinite(v) else None for k, v in row.items()} for row in rows]
@@ -57,8 +57,8 @@ def regret(
         screen.print(_table(rows, title, screen.width))
         screen.print(_reading(rows, per_round, clients, learns=policy in ("pause", "sa-pause", "brute")))
     if out is not None:
-        _write(out, rows, f"Regret of {title}")
-        console.print(f"wrote {out / 'regret.csv'}, {out / 'regret.svg'}, {out / 'regret.png'}")
+        pictures = _write(out, rows, measured)
+        console.print(f"wrote {', '.join(map(str, (out / 'regret.csv', *pictures)))}", soft_wrap=True)
 
 
 def _measure(console: Console, setting: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
@@ -134,13 +134,11 @@ def _prepare(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def _write(out: Path, rows: list[dict[str, Any]], title: str) -> None:
-    from pausefl.report.charts import regret_chart, save_chart
+def _write(out: Path, rows: list[dict[str, Any]], measured: list[dict[str, Any]]) -> list[Path]:
+    from pausefl.report.measured import write_measured_images
 
     with (out / "regret.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    chart = regret_chart(rows, title)
-    for ending in ("svg", "png"):
-        save_chart(chart, out / f"regret.{ending}")
+    return write_measured_images("regret", measured, out)

@@ -56,7 +56,8 @@ def print_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) 
 def _summaries(
     folders: Sequence[Path], targets: Sequence[float] | None
 ) -> tuple[Mapping[str, Sequence[RunData]], Sequence[PolicySummary]]:
-    from pausefl.report.frames import by_name, read_runs
+    from pausefl.report.alike import by_name
+    from pausefl.report.reading import read_runs
     from pausefl.report.summary import default_targets, summarise
 
     groups = by_name(read_runs(folders))
@@ -64,19 +65,18 @@ def _summaries(
 
 
 def _glance(policies: Sequence[PolicySummary]) -> Table:
+    from pausefl.report.summary import at_a_glance
+
     table = _empty(["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"])
     for p in policies:
-        table.add_row(
-            p.name, str(p.seeds), str(p.rounds), _said(p.seconds), _said(p.accuracy), _said(p.best_accuracy),
-            "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share),
-        )  # fmt: skip
+        table.add_row(*at_a_glance(p, "-"))
     return table
 
 
 def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table:
     table = _empty(["policy", *(f"s to {target:g} %" for target in targets)])
     for p in policies:
-        table.add_row(p.name, *(_said(p.time_to[target], p.seeds) for target in targets))
+        table.add_row(p.name, *(_reached(p.time_to[target], p.seeds) for target in targets))
     return table
 
 
@@ -89,5 +89,5 @@ def _empty(columns: Sequence[str]) -> Table:
     return table
 
 
-def _said(value: Spread | None, seeds: int = 0) -> str:
+def _reached(value: Spread | None, seeds: int) -> str:
     return "-" if value is None else f"{value} ({value.count}/{seeds})" if value.count < seeds else str(value)

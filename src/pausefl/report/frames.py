@@ -1,30 +1,16 @@
-"""Runs, read from their folders, smoothed as in the paper and grouped by policy."""
+"""A run as numbers: a column per quantity, smoothed as in the paper, and what each client did."""
 
 from __future__ import annotations
 
-import gzip
-import json
-import tomllib
-import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pausefl.errors import ConfigError
 from pausefl.privacy.schedule import schedule_by_name
-from pausefl.report.style import ordered
 from pausefl.sim.latency import two_groups
 from pausefl.types import FloatArray, IntArray
-
-METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
-"""A line per round, as a run writes it or as ``keep`` stores it."""
-
-_SAME_RUN = ("seed", "rounds", "checkpoint_every")
-"""What may differ within a group of runs: they are seeds of one policy, perhaps not all of them finished."""
 
 SMOOTH = 10
 """Rounds over which accuracy is averaged, as in the paper's figures."""
@@ -135,88 +121,3 @@ def _smoothed(values: FloatArray) -> FloatArray:
 
 def _last(values: FloatArray) -> float | None:
     return None if not len(values) or np.isnan(values[-1]) else float(values[-1])
-
-
-def read_runs(folders: Iterable[Path]) -> list[RunData]:
-    """Return the runs in these folders; a folder of seeds counts as all of them."""
-    found = []
-    for folder in folders:
-        inside = run_folders(folder)
-        if not inside:
-            raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-        found += [read_run(path) for path in inside]
-    return found
-
-
-def run_folders(folder: Path) -> list[Path]:
-    """Return the folders of the runs in a folder: itself, or all below it."""
-    if _metrics(folder) is not None:
-        return [folder]
-    return sorted({path.parent for name in METRICS for path in folder.rglob(name)})
-
-
-def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
-    """Group the seeds of a run; runs of one policy that differ in more than the seed get names that say in what."""
-    groups: dict[str, list[RunData]] = defaultdict(list)
-    for run in runs:
-        groups[_settings(run)].append(run)
-    named: dict[str, list[RunData]] = {}
-    policies = Counter(group[0].name for group in groups.values())
-    for group in groups.values():
-        name = group[0].name
-        if policies[name] > 1:
-            others = [other[0] for other in groups.values() if other[0].name == name]
-            name = f"{name} ({', '.join(_differences(group[0], others)) or len(named)})"
-        named[name] = [replace(run, name=name) for run in group]
-    return {name: named[name] for name in ordered(named)}
-
-
-def _settings(run: RunData) -> str:
-    plain = {section: dict(values) for section, values in run.config.items()}
-    for key in _SAME_RUN:
-        plain["run"].pop(key, None)
-    return json.dumps(plain, sort_keys=True)
-
-
-def _differences(run: RunData, others: Sequence[RunData]) -> list[str]:
-    """Return the settings in which runs of one policy differ, as this run has them."""
-    return [
-        f"{key}={run.config[section].get(key, 'none')}"
-        for section in run.config
-        for key in sorted({key for other in others for key in other.config[section]})
-        if key not in _SAME_RUN and len({str(other.config[section].get(key)) for other in others}) > 1
-    ]
-
-
-def read_run(folder: Path) -> RunData:
-    """Return one run, finished or not; a last line that a kill cut short is left out."""
-    metrics = _metrics(folder)
-    if metrics is None:
-        raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-    text = _text(metrics)
-    try:
-        records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8")) if _done(folder) else None
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"{folder} holds a damaged run ({error}); delete it and run it again") from None
-    if not records:
-        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    name = config["selection"]["policy"] + ("" if config["privacy"]["enabled"] else " (no privacy)")
-    return RunData(name, config, records, summary)
-
-
-def _done(folder: Path) -> bool:
-    return (folder / "summary.json").exists()
-
-
-def _metrics(folder: Path) -> Path | None:
-    return next((folder / name for name in METRICS if (folder / name).exists()), None)
-
-
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is damaged ({error}); delete it") from None

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from pausefl.report.alike import by_name
 from pausefl.report.charts.base import load_altair
 from pausefl.report.figures import Groups, Section, sections
-from pausefl.report.frames import by_name, read_runs
 from pausefl.report.page import page
+from pausefl.report.reading import read_runs
 from pausefl.report.reference import read_references
 from pausefl.report.summary import default_targets, summarise
 from pausefl.report.tables import overview, time_to_accuracy

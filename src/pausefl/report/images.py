@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
+from pausefl.report.alike import by_name
 from pausefl.report.charts.base import load_altair, save_chart
 from pausefl.report.figures import figures
-from pausefl.report.frames import RunData, by_name
+from pausefl.report.frames import RunData
 from pausefl.report.reference import read_references
 
 FORMATS = ("png", "svg")

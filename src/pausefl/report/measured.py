@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pausefl.report.charts.curves import Axes, curve_chart
 from pausefl.report.figures import Figure, Section
 from pausefl.report.page import page
 from pausefl.report.series import staggered
+from pausefl.report.style import BOUND
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -66,7 +68,8 @@ def _regret(rows: Rows) -> tuple[Section, list[str]]:
         "upper lines are Theorem 1's bound, which holds by a very wide margin."
     )
     measured = _lines(rows, "rounds", "regret", "setting")
-    bound = _lines(({**row, "setting": f"bound, {row['setting']}"} for row in rows), "rounds", "bound", "setting")
+    limits = [{**row, "setting": f"{BOUND}{row['setting']}"} for row in rows if math.isfinite(row["bound"])]
+    bound = _lines(limits, "rounds", "bound", "setting")
     above = {name: [row for row in line if row["low"] > 0] for name, line in measured.items()}
     figures = [
         _figure("regret", "Cumulative regret", measured, Axes("rounds n", "regret", x_scale="log")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -37,6 +37,7 @@ class Look:
 KNOWN = {
     "pause": Look("#0072B2", (1, 0), "circle"),
     "sa-pause": Look("#56B4E9", (10, 3), "diamond"),
+    "sa-pause (as published)": Look("#7F7FFF", (5, 2, 1, 2, 1, 2), "left"),
     "random": Look("#E69F00", (2, 2), "up"),
     "clustered": Look("#009E73", (7, 2, 2, 2), "square"),
     "fastest": Look("#CC79A7", (4, 3), "right"),
@@ -52,11 +53,15 @@ OTHERS = (
     Look("#7A4A1E", (10, 2, 1, 2), "up"),
     Look("#6E6E6E", (6, 2, 2, 2), "circle"),
     Look("#AA4499", (4, 3, 1, 3), "cross"),
+    Look("#44AA99", (12, 2), "right"),
 )
 
 
 REFERENCE = " (reference)"
 """How the names of other people's curves end: they come last, and never change the look of a policy."""
+
+BOUND = "bound, "
+"""How the name of a curve's bound begins: it has the curve's colour."""
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -73,16 +78,26 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     >>> looks(["mine", "pause"])["mine"] == looks(["random", "mine"])["mine"]
     True
     """
-    taken: set[int] = set()
-    out = {}
-    for name in ordered(names):
-        if name in KNOWN:
-            out[name] = KNOWN[name]
-            continue
-        place = crc32(name.encode()) % len(OTHERS)
-        if len(taken) < len(OTHERS):
-            while place in taken:
-                place = (place + 1) % len(OTHERS)
-        taken.add(place)
-        out[name] = OTHERS[place]
-    return out
+    every = ordered(names)
+    own = [name for name in every if name not in KNOWN and not name.startswith(BOUND)]
+    out = KNOWN | dict(zip(own, _apart(own), strict=True))
+    for name in every:
+        if name.startswith(BOUND):
+            curve = out.get(name.removeprefix(BOUND), OTHERS[0])
+            out[name] = Look(curve.colour, (1, 3), curve.shape)
+    return {name: out[name] for name in every}
+
+
+def _apart(names: Sequence[str]) -> Iterator[Look]:
+    """Yield a look per name, no two alike: when all are taken, colours come back with another dash and marker."""
+    count = len(OTHERS)
+    for number, name in enumerate(names):
+        turn = number // count
+        if number % count == 0:
+            free = set(range(count))
+        place = crc32(name.encode()) % count
+        while place not in free:
+            place = (place + 1) % count
+        free.remove(place)
+        other = OTHERS[(place + turn) % count]
+        yield Look(OTHERS[place].colour, other.dash, other.shape)

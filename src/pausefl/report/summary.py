@@ -47,6 +47,26 @@ class PolicySummary:
     time_to: Mapping[float, Spread | None]
 
 
+COLUMNS = (
+    "policy", "seeds", "rounds", "clock, s", "final accuracy, %", "best, %", "largest leakage", "picks of fast half, %",
+)  # fmt: skip
+"""What every table says of a policy at a glance."""
+
+
+def at_a_glance(policy: PolicySummary, nothing: str) -> list[str]:
+    """Return a cell per column; ``nothing`` where there is no number."""
+    p = policy
+    spreads = (p.seconds, p.accuracy, p.best_accuracy)
+    leakage = "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}"
+    return [p.name, str(p.seeds), str(p.rounds), *(said(s, nothing) for s in spreads), leakage,
+            said(p.fast_share, nothing)]  # fmt: skip
+
+
+def said(value: Spread | None, nothing: str) -> str:
+    """Return a number with its spread as a cell."""
+    return nothing if value is None else str(value)
+
+
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Return mean and standard deviation of what is there; None if nothing is."""
     found = [value for value in values if value is not None]

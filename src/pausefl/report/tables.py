@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pausefl.report.style import Look, looks
-from pausefl.report.summary import PolicySummary, Spread
+from pausefl.report.summary import COLUMNS, PolicySummary, Spread, at_a_glance, said
 
 _NOTHING = "\N{EN DASH}"
 
@@ -23,17 +23,11 @@ def key(look: Look) -> str:
 
 def overview(policies: Sequence[PolicySummary]) -> str:
     """Return a line per policy: what it reached, how long it took, what it leaked, how even it was."""
-    head = (
-        "policy", "seeds", "rounds", "clock, s", "accuracy, %", "best, %", "largest leakage", "picks of faster half, %",
-        "worst client, %", "spread of clients, %",
-    )  # fmt: skip
     rows = [
-        [p.name, str(p.seeds), str(p.rounds), _said(p.seconds), _said(p.accuracy), _said(p.best_accuracy),
-         "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share), _said(p.worst_client),
-         _said(p.client_deviation)]
+        [*at_a_glance(p, _NOTHING), said(p.worst_client, _NOTHING), said(p.client_deviation, _NOTHING)]
         for p in policies
     ]  # fmt: skip
-    return _table(head, rows)
+    return _table((*COLUMNS, "worst client, %", "spread of clients, %"), rows)
 
 
 def time_to_accuracy(policies: Sequence[PolicySummary]) -> str:
@@ -52,10 +46,6 @@ def time_to_accuracy(policies: Sequence[PolicySummary]) -> str:
 
 def _reached(time: Spread | None, seeds: int) -> str:
     return _NOTHING if time is None else f"{time}" + (f" ({time.count} of {seeds})" if time.count < seeds else "")
-
-
-def _said(value: Spread | None) -> str:
-    return _NOTHING if value is None else str(value)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

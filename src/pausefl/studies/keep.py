@@ -8,27 +8,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.report.frames import METRICS, run_folders
+from pausefl.report.alike import ONE_RUN, differences
+from pausefl.report.reading import METRICS, require_runs
+from pausefl.tomlfile import read_toml
 
 
 def keep(folders: Sequence[Path], target: Path) -> list[Path]:
-    """Copy the runs below these folders to ``target``, in the same arrangement; return their new folders."""
-    kept: list[Path] = []
+    """Copy the runs below these folders to ``target``, in the same arrangement; return their new folders.
+
+    A copy takes the place of an older one of the same run, and of nothing else.
+    """
+    places: dict[Path, Path] = {}
     for source in folders:
-        found = [run for run in run_folders(source) if not run.resolve().is_relative_to(target.resolve())]
-        if not found:
-            raise ConfigError(f"{source} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
-        for run in found:
+        for run in require_runs(source):
+            if run.resolve().is_relative_to(target.resolve()):
+                continue
             place = target / (run.relative_to(source) if run != source else run.name)
-            if place in kept:
+            if place in places:
                 raise ConfigError(f"{place} would hold two of these runs; keep {source} in a folder of its own")
-            place.mkdir(parents=True, exist_ok=True)
-            for name in ("config.toml", "summary.json"):
-                (place / name).unlink(missing_ok=True)  # an unfinished run has no summary, whatever was kept before
-                if (run / name).exists():
-                    shutil.copyfile(run / name, place / name)
-            text = run / METRICS[0]
-            packed = gzip.compress(text.read_bytes(), mtime=0) if text.exists() else (run / METRICS[1]).read_bytes()
-            (place / METRICS[1]).write_bytes(packed)  # no time stamp inside: the same run gives the same bytes
-            kept.append(place)
-    return kept
+            _require_free(place, run)
+            places[place] = run
+    if not places:
+        raise ConfigError(f"{target} holds these runs already; name another folder for the copies")
+    for place, run in places.items():  # only now: nothing is copied if anything is refused
+        _copy(run, place)
+    return list(places)
+
+
+def _require_free(place: Path, run: Path) -> None:
+    if (place / METRICS[0]).exists() or (place / "checkpoint.state").exists():
+        raise ConfigError(f"{place} holds a run, not a copy; name another folder for the copies")
+    if (place / "config.toml").exists():
+        other = differences(read_toml(place / "config.toml"), read_toml(run / "config.toml"), ONE_RUN)
+        if other:
+            key, (there, here) = next(iter(other.items()))
+            raise ConfigError(
+                f"{place} holds a copy of another run ({key} = {there!r} there, {here!r} here); name another folder"
+            )
+
+
+def _copy(run: Path, place: Path) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name in ("config.toml", "summary.json"):
+        (place / name).unlink(missing_ok=True)  # an unfinished run has no summary, whatever was kept before
+        if (run / name).exists():
+            shutil.copyfile(run / name, place / name)
+    text = run / METRICS[0]
+    packed = gzip.compress(text.read_bytes(), mtime=0) if text.exists() else (run / METRICS[1]).read_bytes()
+    (place / METRICS[1]).write_bytes(packed)  # no time stamp inside: the same run gives the same bytes

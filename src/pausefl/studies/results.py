@@ -1,25 +1,26 @@
-"""A page of results, made from the folders of studies: what was run, a table, and charts."""
+"""A page of results, made from the folders of studies: what was run and what was not, a table, and charts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pausefl.errors import ConfigError
-from pausefl.report.frames import RunData, by_name
+from pausefl.report.alike import by_name
+from pausefl.report.frames import SMOOTH, RunData
 from pausefl.report.images import write_images
 from pausefl.report.measured import write_measured_images
-from pausefl.report.summary import Spread, summarise
+from pausefl.report.summary import COLUMNS, at_a_glance, summarise
 from pausefl.studies.claims.evidence import Evidence, gather
 from pausefl.studies.shelf import load_study, study_names
+from pausefl.studies.study import Study
 
-CHARTS = ("accuracy-seconds", "leakage-max-round")
-"""What the paper shows of each training study; the report has the rest."""
-
-_HEAD = (
-    "policy", "seeds", "rounds", "clock, s", "final accuracy, %", "best, %", "largest leakage", "picks of fast half, %",
-)  # fmt: skip
+CHARTS = {
+    "accuracy against latency": "accuracy-seconds",
+    "leakage against latency": "leakage-max-seconds",
+    "leakage against rounds": "leakage-max-round",
+}
+"""The charts that are the paper's figures; the report has the rest."""
 
 
 def write_results(folder: Path, page: Path, made_with: str) -> Path:
@@ -28,36 +29,58 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
     lines = [
         "# Results",
         "",
-        f"Made with `{made_with}` ; the commands behind each run are in `{folder}/README.md`. ± is the standard "
-        "deviation over seeds, *final* the mean of the last ten rounds. What they say of the paper's claims is in "
-        "[claims](claims.md).",
+        f"Made with `{made_with}`; the command behind each run is in `{folder}/README.md`. In tables, ± is the "
+        f"standard deviation over seeds, *final* the mean of the last {SMOOTH} rounds, *best* the best single score, "
+        f"*largest leakage* that of any client in any seed. In charts, accuracy is the mean of the last {SMOOTH} "
+        "rounds, as in the paper; lines are means over seeds, and bands reach from the lowest seed to the highest. "
+        "What all this says of the paper's claims is in [claims](claims.md).",
         "",
     ]
-    found = {*evidence.runs, *evidence.rows}
+    found = {*evidence.runs, *evidence.tables}
     known = [name for name in study_names() if name in found]
     if not known:
         raise ConfigError(
             f"{folder} has {', '.join(sorted(found))}, but no folder named like a study of the paper; rename"
         )
+    left_out = [*sorted(found - set(known)), *(f"{name} (not finished)" for name in evidence.unfinished)]
+    if left_out:
+        lines += [f"Left out: {', '.join(left_out)}.", ""]
     for name in known:
-        lines += [f"## {load_study(name).about.title}", "", f"`pausefl study {name}`", ""]
-        lines += _study(name, evidence, page.parent / "images")
+        lines += [f"## {load_study(name).about.title}", "", *_study(name, evidence, page.parent / "images")]
     page.write_text("\n".join(lines), encoding="utf-8")
     return page
 
 
 def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
-    if name in evidence.rows:
-        kind = load_study(name).about
-        rows: Sequence[Mapping[str, Any]] = evidence.rows[name]
-        return _pictures(write_measured_images(getattr(kind, "measures", name), rows, images, ("png",)))
+    study = load_study(name)
+    if name in evidence.tables:
+        table = evidence.tables[name]
+        seeds = len({row.get("seed") for row in table.rows})
+        said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
+        return said + _pictures(write_measured_images(table.kind, table.rows, images, ("png",)))
     runs = [run for seeds in evidence.runs[name].values() for run in seeds.values()]
-    return [*_table(runs), "", *_pictures(_charts(name, runs, images))]
+    extent = [_extent(study, runs), ""] if isinstance(study, Study) else []
+    charts = [CHARTS[figure] for figure in study.about.figures if figure in CHARTS]
+    return [*extent, *_table(runs), "", *_pictures(_charts(name, charts, runs, images))]
 
 
-def _charts(name: str, runs: Sequence[RunData], images: Path) -> list[Path]:
+def _extent(study: Study, runs: Sequence[RunData]) -> str:
+    """Say how much of the study these runs are."""
+    whole = study.config(study.about.policies[0], 0, "full").run.rounds
+    rounds = sorted({len(run.records) for run in runs})
+    seeds = sorted({sum(other.name == run.name for other in runs) for run in runs})
+    missing = [policy for policy in study.about.policies if policy not in {run.name for run in runs}]
+    said = f"`{study.name}`: {_range(rounds)} of {whole} rounds, {_range(seeds)} of {study.about.seeds} seeds"
+    return f"{said}, without {', '.join(missing)}." if missing else f"{said}."
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(values[0]) if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
+
+
+def _charts(name: str, charts: Sequence[str], runs: Sequence[RunData], images: Path) -> list[Path]:
     written = []
-    for chart in CHARTS:
+    for chart in charts:
         try:
             (path,) = write_images(runs, images, [chart], ("png",))
         except ConfigError:
@@ -67,18 +90,8 @@ def _charts(name: str, runs: Sequence[RunData], images: Path) -> list[Path]:
 
 
 def _table(runs: Sequence[RunData]) -> list[str]:
-    lines = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
-    for p in summarise(by_name(runs), ()):
-        cells = [
-            p.name, str(p.seeds), str(p.rounds), _said(p.seconds), _said(p.accuracy), _said(p.best_accuracy),
-            "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}", _said(p.fast_share),
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _said(value: Spread | None) -> str:
-    return "-" if value is None else str(value)
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    return lines + [f"| {' | '.join(at_a_glance(policy, '-'))} |" for policy in summarise(by_name(runs), ())]
 
 
 def _pictures(paths: Sequence[Path]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 from pausefl import __version__
 from pausefl.errors import ConfigError
 from pausefl.lock import only_writer
-from pausefl.report.frames import METRICS, read_run
+from pausefl.report.alike import ONE_RUN, differences
+from pausefl.report.reading import METRICS, read_run
 from pausefl.sim.engine import Simulation
 from pausefl.statefile import read_state, write_state, write_whole
 from pausefl.studies.build import build
@@ -80,15 +81,11 @@ def _same_run(config: Config, out: Path) -> Config | None:
     if not path.exists():
         return None
     kept = load_config(path)
-    there, here = (
-        {f"{section}.{key}": value for section, values in c.model_dump().items() for key, value in values.items()}
-        for c in (kept, config)
-    )
-    same = {"run.rounds", "run.checkpoint_every"}  # how far it goes and how often it is saved does not change a run
-    other = [f"{key} = {there[key]!r} there, {here[key]!r} here" for key in here if there[key] != here[key]]
-    if any(said.partition(" ")[0] not in same for said in other):
+    other = differences(kept.model_dump(), config.model_dump(), ONE_RUN)
+    if other:
+        said = "; ".join(f"{key} = {there!r} there, {here!r} here" for key, (there, here) in other.items())
         raise ConfigError(
-            f"{out} holds a run of another configuration ({'; '.join(other)}); name another folder, or delete this one"
+            f"{out} holds a run of another configuration ({said}); name another folder, or delete this one"
         )
     played = (out / "summary.json").exists() or (out / METRICS[1]).exists()
     if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():

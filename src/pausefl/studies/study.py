@@ -1,7 +1,8 @@
 """A study: one configuration under several policies and seeds, as a TOML file that anyone can copy and change.
 
-Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off),
-seeds, and ``half``: the overrides that make it an evening's work on two cores.
+Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off,
+``sa-pause (as published)`` is one chain at the paper's temperature), seeds, and ``half``: the overrides that make it an
+evening's work on two cores.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ SMOKE = (
     "run.rounds=4", "run.evaluate_every=1", "run.checkpoint_every=4",
 )  # fmt: skip
 """What every study becomes in a few seconds: the embedded digits, few clients, few rounds."""
+
+
+_PUBLISHED = "(as published)"
+_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",), _PUBLISHED: ("selection.paper_scale=true",)}
+"""What may follow a policy's name, and what it sets."""
 
 
 def scale_named(text: str) -> Scale:
@@ -65,11 +71,12 @@ class Study:
     def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
         """Return the run of one policy and seed."""
         plain, _, rest = policy.partition(" ")
-        chosen = [f"selection.policy={plain}", f"run.seed={seed}"]
-        if rest == "(no privacy)":
-            chosen.append("privacy.enabled=false")
-        elif rest:
-            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name; mend it")
+        if rest not in _VARIANTS or (rest == _PUBLISHED and plain != "sa-pause"):
+            raise ConfigError(
+                f"policy is {policy!r}, but only '(no privacy)' may follow a name, and '{_PUBLISHED}' that of sa-pause"
+                "; mend it"
+            )
+        chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
         for override in overrides:
             key = override.partition("=")[0].strip()
             if key in ("run.seed", "selection.policy"):

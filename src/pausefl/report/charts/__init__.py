@@ -3,6 +3,5 @@
 from pausefl.report.charts.base import require_charts, save_chart
 from pausefl.report.charts.curves import curve_chart
 from pausefl.report.charts.multiples import multiples_chart
-from pausefl.report.charts.regret import regret_chart
 
-__all__ = ["curve_chart", "multiples_chart", "regret_chart", "require_charts", "save_chart"]
+__all__ = ["curve_chart", "multiples_chart", "require_charts", "save_chart"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy import stats
 
 from pausefl.studies.claims.evidence import Evidence
 
-Verdict: TypeAlias = Literal["holds", "does not hold", "undecided"]
+Verdict: TypeAlias = Literal[
+    "does not hold", "one seed says no", "too early", "undecided", "one seed says yes", "holds"
+]  # fmt: skip
+"""From the worst to the best.  *Too early*: PAUSE has not yet tried every client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper, how it is tested, and what to know if it fails."""
+    """A sentence of the paper, how it is tested, and what may be behind it where it fails."""
 
     text: str
     test: str
@@ -36,7 +39,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over seeds with its 95 % interval (Student's t); one seed has none."""
+    """A mean over seeds with its 95 % interval (Student's t); one seed has none, nor have two that agree exactly."""
 
     mean: float
     half_width: float
@@ -46,18 +49,23 @@ class Estimate:
     def of(cls, values: Sequence[float]) -> Estimate:
         """Return the estimate from one value per seed."""
         count = len(values)
-        if count < 2:
-            return cls(float(values[0]), math.inf, count)
-        error = float(np.std(values, ddof=1)) / math.sqrt(count)
-        return cls(float(np.mean(values)), float(stats.t.ppf(0.975, count - 1)) * error, count)
+        deviation = float(np.std(values, ddof=1)) if count > 1 else 0.0
+        if count < 3 and deviation == 0.0:
+            return cls(float(np.mean(values)), math.inf, count)
+        half_width = float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+        return cls(float(np.mean(values)), half_width, count)
 
     def __str__(self) -> str:
-        if math.isinf(self.half_width):
+        if self.seeds == 1:
             return f"{_round(self.mean)} (one seed)"
+        if math.isinf(self.half_width):
+            return f"{_round(self.mean)} (both seeds)"
         return f"{_round(self.mean)} ± {_round(self.half_width)} ({self.seeds} seeds)"
 
     def above(self, bound: float) -> Verdict:
-        """Judge 'the mean is above the bound'; a single seed decides nothing against chance, so it says undecided."""
+        """Judge 'the mean is above the bound'; a single seed decides nothing against chance, and is told apart."""
+        if self.seeds == 1:
+            return "one seed says yes" if self.mean > bound else "one seed says no"
         if self.mean - self.half_width > bound:
             return "holds"
         known = self.half_width == 0.0 or self.mean + self.half_width < bound
@@ -69,6 +77,8 @@ class Estimate:
 
     def within(self, bound: float) -> Verdict:
         """Judge 'the mean is at most this far from 0', either way."""
+        if self.seeds == 1:
+            return "one seed says yes" if abs(self.mean) <= bound else "one seed says no"
         if abs(self.mean) + self.half_width <= bound:
             return "holds"
         return "does not hold" if abs(self.mean) - self.half_width > bound else "undecided"
@@ -76,8 +86,7 @@ class Estimate:
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict on all of several conditions together."""
-    order: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
-    return min(verdicts, key=order.index)
+    return min(verdicts, key=get_args(Verdict).index)
 
 
 def _round(value: float) -> str:

@@ -9,6 +9,7 @@ from pausefl.studies.claims.claim import Claim, Finding
 from pausefl.studies.claims.evidence import Evidence
 
 _LOUD = {"does not hold": "**does not hold**"}
+_FOR = ("holds", "one seed says yes")
 
 
 def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> str:
@@ -18,7 +19,9 @@ def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> 
         "# The paper's claims, measured",
         "",
         f"Made with `{made_with}`: verdicts and figures are computed from runs. Intervals are 95 % over seeds "
-        "(Student's t), pairs share their seed. *Undecided*: the interval has both answers, or there was one seed.",
+        "(Student's t), pairs share their seed. *Undecided*: the interval has both answers. *Too early*: at that "
+        "moment PAUSE has only tried every client once, and not yet chosen. There are many verdicts here and no "
+        "correction for that: of twenty intervals, one misses by chance.",
         "",
         *_coverage(evidence),
         "| claim | verdict |",
@@ -34,8 +37,8 @@ def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> 
         else:
             lines.append("Not yet run.")
         lines.append("")
-        if claim.remark and any(f.verdict == "does not hold" for f in findings):
-            lines += [f"*Known reason where it does not hold:* {claim.remark}", ""]
+        if claim.remark and any(f.verdict not in _FOR for f in findings):
+            lines += [f"*What may be behind it where the answer is not yes:* {claim.remark}", ""]
     return "\n".join(lines)
 
 

@@ -1,0 +1,71 @@
+"""A run is read whole and consistent, or refused in one line; never half believed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.report.alike import by_name
+from pausefl.report.reading import read_run, read_runs
+from pausefl.studies.config import make_config
+from pausefl.studies.run import run
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("run")
+    run(make_config({"run": {"rounds": 5}, "learning": {"enabled": False}}), folder)
+    return {name: (folder / name).read_bytes() for name in ("config.toml", "metrics.jsonl", "summary.json")}
+
+
+def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], None]:
+    """Change the records of a run, and write them as a run does."""
+
+    def apply(files: dict[str, bytes]) -> None:
+        records = [json.loads(line) for line in files["metrics.jsonl"].splitlines()]
+        change(records)
+        files["metrics.jsonl"] = "".join(json.dumps(record) + "\n" for record in records).encode()
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (edited(lambda r: r.__setitem__(2, 5)), "line 3 of the metrics is not round 3"),
+        (edited(lambda r: r.pop(2)), "line 3 of the metrics is not round 3"),
+        (edited(lambda r: r[1].pop("seconds")), "round 2 lacks"),
+        (edited(lambda r: r[1].pop("members")), "round 2 lacks"),
+        (edited(lambda r: r[1].update(max_leakage="much")), "round 2 lacks its members or seconds, or has text"),
+        (edited(lambda r: r[1].update(seconds=float("nan"))), "round 2 lacks"),
+        (edited(lambda r: r.pop()), "does not count the 4 rounds"),
+        (lambda files: files.update({"summary.json": b"[]"}), "does not count the 5 rounds"),
+        (lambda files: files.update({"summary.json": b"{}"}), "does not count the 5 rounds"),
+        (lambda files: files.update({"config.toml": b""}), "config.toml lacks data"),
+        (lambda files: files.update({"config.toml": b"data = 1"}), "config.toml lacks data"),
+        (lambda files: files.update({"config.toml": b"\xff"}), "damaged run"),
+        (lambda files: files.update({"metrics.jsonl": b""}), "without a single round"),
+    ],
+)
+def test_what_is_not_whole_is_refused(
+    whole: dict[str, bytes], spoil: Callable[[dict[str, bytes]], None], words: str, tmp_path: Path
+) -> None:
+    files = dict(whole)
+    spoil(files)
+    if files["metrics.jsonl"] == b"":
+        files.pop("summary.json")
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=words) as refused:
+        read_run(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_one_run_is_not_two_seeds(whole: dict[str, bytes], tmp_path: Path) -> None:
+    for name, content in whole.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match="pause is there 2 times with seed 0"):
+        by_name(read_runs([tmp_path, tmp_path]))
