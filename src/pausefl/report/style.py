@@ -84,7 +84,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     for name in every:
         if name.startswith(BOUND):
             curve = out.get(name.removeprefix(BOUND), OTHERS[0])
-            out[name] = Look(curve.colour, (1, 3), curve.shape)
+            out[name] = Look(curve.colour, (1, 0), curve.shape)
     return {name: out[name] for name in every}
 
 

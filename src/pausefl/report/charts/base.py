@@ -100,11 +100,13 @@ def shape(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
     return alt.Shape("run:N", scale=_scale(alt, names, "path"), title=None, legend=legend)
 
 
-def key(alt: Any) -> Any:
-    """Return the legend of an image; the page has one of its own, for all charts."""
+def key(alt: Any, names: Sequence[str]) -> Any:
+    """Return the legend of an image, no wider than the chart; the page has one of its own, for all charts."""
+    columns = max(1, min(4, 520 // (34 + 6 * max(map(len, names)))))
     return alt.Legend(
-        orient="bottom", columns=4, symbolSize=70, symbolOpacity=1, symbolStrokeWidth=2, columnPadding=16, offset=12
-    )
+        orient="bottom", columns=columns, symbolSize=100, symbolOpacity=1, symbolStrokeWidth=0,
+        columnPadding=16, offset=12,
+    )  # fmt: skip
 
 
 def _scale(alt: Any, names: Sequence[str], what: str) -> Any:

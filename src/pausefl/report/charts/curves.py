@@ -35,7 +35,7 @@ def curve_chart(
     """Draw rows of ``run, x, y, mark`` (and ``low, high``): lines, bands, markers where ``mark`` is 2,
     and a tooltip there and where it is 1."""
     alt = load_altair()
-    entry = key(alt) if legend else None
+    entry = key(alt, names) if legend else None
     scale = alt.Scale(type=axes.scale, nice=True, **({} if axes.scale == "log" else {"zero": axes.zero}))
     across = alt.Scale(type=axes.x_scale, nice=False, **({} if axes.x_scale == "log" else {"zero": False}))
     base = alt.Chart().encode(x=alt.X("x:Q", title=axes.x, scale=across), color=colour(alt, names, entry))
