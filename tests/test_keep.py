@@ -63,3 +63,14 @@ def test_a_copy_never_takes_the_place_of_a_run_or_of_another_copy(tmp_path: Path
     with pytest.raises(ConfigError, match=r"privacy.budget = 40.0 there, 50.0 here"):
         keep([tmp_path / "50"], tmp_path / "small")
     assert read_runs([tmp_path / "small"]) == kept
+
+
+def test_a_copy_is_not_replaced_by_a_shorter_one(tmp_path: Path) -> None:
+    for rounds in (3, 2):
+        config = make_config({"run": {"rounds": rounds}, "learning": {"enabled": False}})
+        run(config, tmp_path / str(rounds) / "pause" / "seed-0")
+    keep([tmp_path / "3"], tmp_path / "small")
+    with pytest.raises(ConfigError, match=r"holds a copy with 3 rounds, but .* has 2"):
+        keep([tmp_path / "2"], tmp_path / "small")
+    (kept,) = read_runs([tmp_path / "small"])
+    assert len(kept.records) == 3

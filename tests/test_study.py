@@ -167,3 +167,11 @@ def test_a_newcomers_policy_stands_beside_the_others(capsys: pytest.CaptureFixtu
     assert "own_policy:BetterHalf" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     assert "own_policy:BetterHalf" in page.split("<script")[0]
+
+
+@pytest.mark.parametrize("override", ["privacy.enabled=false", "selection.paper_scale=true"])
+def test_one_run_under_two_names_is_refused_before_anything_is_trained(override: str, tmp_path: Path) -> None:
+    tasks = trained("large-mnist").tasks(tmp_path, "smoke", overrides=[override])
+    with pytest.raises(ConfigError, match="would be one run; leave one out"):
+        run_many(tasks)
+    assert not any(tmp_path.iterdir())

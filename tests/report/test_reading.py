@@ -37,15 +37,29 @@ def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], N
     [
         (edited(lambda r: r.__setitem__(2, 5)), "line 3 of the metrics is not round 3"),
         (edited(lambda r: r.pop(2)), "line 3 of the metrics is not round 3"),
-        (edited(lambda r: r[1].pop("seconds")), "round 2 lacks"),
-        (edited(lambda r: r[1].pop("members")), "round 2 lacks"),
-        (edited(lambda r: r[1].update(max_leakage="much")), "round 2 lacks its members or seconds, or has text"),
-        (edited(lambda r: r[1].update(seconds=float("nan"))), "round 2 lacks"),
+        (edited(lambda r: r[1].pop("seconds")), "round 2 lacks its seconds"),
+        (edited(lambda r: r[1].update(seconds=0.0)), "the clock goes back"),
+        (edited(lambda r: r[1].pop("members")), "round 2 lacks its members"),
+        (edited(lambda r: r[1].update(members=["x"])), "round 2 lacks its members"),
+        (edited(lambda r: r[1].update(members=[30])), "others than the 30 clients"),
+        (edited(lambda r: r[1].update(members=[-1])), "others than the 30 clients"),
+        (edited(lambda r: r[1].update(max_leakage="much")), "round 2 has something else where a number belongs"),
+        (edited(lambda r: r[1].update(median_leakage="much")), "round 2 has something else"),
+        (edited(lambda r: r[1].update(seconds=float("nan"))), "round 2 has something else"),
+        (edited(lambda r: r[1].update(max_leakage=None)), "round 2 does not say what has leaked"),
+        (edited(lambda r: r[1].update(terms="x")), "round 2 lacks"),
         (edited(lambda r: r.pop()), "does not count the 4 rounds"),
         (lambda files: files.update({"summary.json": b"[]"}), "does not count the 5 rounds"),
         (lambda files: files.update({"summary.json": b"{}"}), "does not count the 5 rounds"),
+        (lambda files: files.update({"summary.json": b'{"rounds": 5}'}), "lacks its guarantee"),
+        (
+            lambda files: files.update({"summary.json": b'{"rounds": 5, "guarantee": "", "clients": {"size": 1}}'}),
+            "where",
+        ),
         (lambda files: files.update({"config.toml": b""}), "config.toml lacks data"),
         (lambda files: files.update({"config.toml": b"data = 1"}), "config.toml lacks data"),
+        (lambda files: files.update({"config.toml": b"odd = 1\n" + files["config.toml"]}), "has odd outside a section"),
+        (lambda files: files.update({"config.toml": files["config.toml"].replace(b"seed = 0", b'seed = "x"')}), "seed"),
         (lambda files: files.update({"config.toml": b"\xff"}), "damaged run"),
         (lambda files: files.update({"metrics.jsonl": b""}), "without a single round"),
     ],
@@ -67,5 +81,35 @@ def test_what_is_not_whole_is_refused(
 def test_one_run_is_not_two_seeds(whole: dict[str, bytes], tmp_path: Path) -> None:
     for name, content in whole.items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match="pause is there 2 times with seed 0"):
+    with pytest.raises(ConfigError, match="are one run \\(pause, seed 0\\); leave one"):
         by_name(read_runs([tmp_path, tmp_path]))
+
+
+def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(
+    whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("config.toml", "metrics.jsonl"):
+        (tmp_path / name).write_bytes(whole[name])
+    lines = whole["metrics.jsonl"].splitlines(keepends=True)
+
+    def meanwhile(_: Path) -> str:
+        (tmp_path / "summary.json").write_bytes(whole["summary.json"])
+        return b"".join(lines[:-1]).decode()
+
+    monkeypatch.setattr("pausefl.report.reading._text", meanwhile)
+    read = read_run(tmp_path)
+    assert (len(read.records), read.summary) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("selection", "name"),
+    [
+        ({"policy": "sa-pause", "paper_scale": True}, "sa-pause (as published)"),
+        ({"policy": "sa-pause", "paper_scale": True, "kappa": 30.0}, "sa-pause (as published)"),
+        ({"policy": "sa-pause", "paper_scale": True, "kappa": 5000.0}, "sa-pause"),
+        ({"policy": "pause", "paper_scale": True}, "pause"),
+    ],
+)
+def test_only_the_papers_chain_is_called_published(selection: dict[str, Any], name: str, tmp_path: Path) -> None:
+    run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}, "selection": selection}), tmp_path)
+    assert read_run(tmp_path).name == name

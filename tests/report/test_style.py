@@ -19,7 +19,8 @@ def test_as_many_unknown_policies_as_there_are_looks_stay_apart() -> None:
     names = [f"mine-{i}" for i in range(len(OTHERS))]
     assert len(set(looks(names).values())) == len(OTHERS)
     assert looks(names) == looks(reversed(names))
-    assert len(set(looks([f"mine-{i}" for i in range(20)]).values())) == 20
+    many = looks([f"mine-{i}" for i in range(20)]).values()
+    assert len({(look.colour, look.shape) for look in many}) == 20
 
 
 def test_a_bound_has_the_colour_of_its_curve_whatever_stands_beside_it() -> None:
@@ -28,7 +29,10 @@ def test_a_bound_has_the_colour_of_its_curve_whatever_stands_beside_it() -> None
     for name in curves:
         assert both[name] == looks(curves)[name]
         assert both[f"bound, {name}"].colour == both[name].colour
-    assert len(set(both.values())) == 4
+    assert len({(look.colour, look.shape) for look in both.values()}) == 4
+    for name in KNOWN:
+        known, bound = looks([name, f"bound, {name}"]).values()
+        assert known.shape != bound.shape
 
 
 def test_readers_find_pause_first() -> None:

@@ -16,7 +16,7 @@ from pausefl.errors import require
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "pausefl runs",
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
     ] = None,
@@ -29,18 +29,18 @@ def report(
     from pausefl.report.reading import read_runs
     from pausefl.report.rows import FILE, read_rows
 
-    measured = [folder for folder in folders if (folder / FILE).exists()]
-    if measured:
-        require(folders == measured[:1], "folders", len(folders), "1 where it holds measured rows", "report it alone")
-        require(not reference, "--reference", reference, "left out", f"{measured[0]} has no accuracy or leakage")
-        table = read_rows(measured[0] / FILE)
-        typer.echo(f"wrote {write_measured(table.kind, table.rows, out, title)}")
+    pictures = None
+    if any((folder / FILE).exists() for folder in folders):
+        require(len(folders) == 1, "number of folders", len(folders), "1 for measured rows", "report them one by one")
+        require(not reference, "number of --reference", len(reference or []), "0 for measured rows", "leave it out")
+        table = read_rows(folders[0] / FILE)
+        page = write_measured(table.kind, table.rows, out, title or folders[0].name)
         if images is not None:
-            written = write_measured_images(table.kind, table.rows, images)
-            typer.echo(f"wrote {len(written)} pictures to {images}")
-        return
-    typer.echo(f"wrote {write_report(folders, out, title, reference or [])}")
-    if images is not None:
-        typer.echo(
-            f"wrote {len(write_images(read_runs(folders), images, references=reference or []))} pictures to {images}"
-        )
+            pictures = write_measured_images(table.kind, table.rows, images)
+    else:
+        page = write_report(folders, out, title or "pausefl runs", reference or [])
+        if images is not None:
+            pictures = write_images(read_runs(folders), images, references=reference or [])
+    typer.echo(f"wrote {page}")
+    if pictures is not None:
+        typer.echo(f"wrote {len(pictures)} pictures to {images}")

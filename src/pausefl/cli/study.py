@@ -81,7 +81,10 @@ def study(
             return
         show_runs([folder])
     else:
-        require(not reference, "--reference", reference, "left out", f"{chosen.name} has no accuracy or leakage")
+        require(
+            not reference, "number of --reference", len(reference or []), "0 here",
+            f"{chosen.name} has no accuracy or leakage",
+        )  # fmt: skip
         require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
         page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
         if as_json:

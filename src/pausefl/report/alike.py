@@ -60,9 +60,14 @@ def by_name(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
         if policies[name] > 1:
             others = [other[0] for other in groups.values() if other[0].name == name]
             name = f"{name} ({', '.join(_told_apart(group[0], others)) or len(named)})"
-        seed, times = Counter(run.config["run"]["seed"] for run in group).most_common(1)[0]
-        if times > 1:
-            raise ConfigError(f"{name} is there {times} times with seed {seed}; name each run once")
+        seeds: dict[int, RunData] = {}
+        for run in group:
+            same = seeds.setdefault(run.config["run"]["seed"], run)
+            if same is not run:
+                raise ConfigError(
+                    f"{same.folder} and {run.folder} are one run ({name}, seed {run.config['run']['seed']}); "
+                    "leave one of them out"
+                )
         named[name] = [replace(run, name=name) for run in group]
     return {name: named[name] for name in ordered(named)}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class RunData:
     config: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any] | None
+    folder: Path | None = field(default=None, compare=False)
 
     def column(self, name: str) -> FloatArray:
         """Return a number per round; NaN where a round has none."""

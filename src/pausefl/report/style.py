@@ -61,7 +61,7 @@ REFERENCE = " (reference)"
 """How the names of other people's curves end: they come last, and never change the look of a policy."""
 
 BOUND = "bound, "
-"""How the name of a curve's bound begins: it has the curve's colour."""
+"""How the name of a curve's bound begins: it has the curve's colour, a marker of its own, and no dashes."""
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -79,17 +79,19 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     True
     """
     every = ordered(names)
-    own = [name for name in every if name not in KNOWN and not name.startswith(BOUND)]
+    plain = dict.fromkeys(name.removeprefix(BOUND) for name in every)
+    own = [name for name in plain if name not in KNOWN]
     out = KNOWN | dict(zip(own, _apart(own), strict=True))
-    for name in every:
-        if name.startswith(BOUND):
-            curve = out.get(name.removeprefix(BOUND), OTHERS[0])
-            out[name] = Look(curve.colour, (1, 0), curve.shape)
+    shapes = list(SHAPES)
+    for name in plain:
+        curve = out[name]
+        next_shape = shapes[(shapes.index(curve.shape) + 1) % len(shapes)]
+        out[f"{BOUND}{name}"] = Look(curve.colour, (1, 0), next_shape)
     return {name: out[name] for name in every}
 
 
 def _apart(names: Sequence[str]) -> Iterator[Look]:
-    """Yield a look per name, no two alike: when all are taken, colours come back with another dash and marker."""
+    """Yield a look per name: when all are taken, colours come back with another dash and marker."""
     count = len(OTHERS)
     for number, name in enumerate(names):
         turn = number // count

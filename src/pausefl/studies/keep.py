@@ -9,14 +9,13 @@ from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.report.alike import ONE_RUN, differences
-from pausefl.report.reading import METRICS, require_runs
-from pausefl.tomlfile import read_toml
+from pausefl.report.reading import METRICS, read_run, require_runs, run_folders
 
 
 def keep(folders: Sequence[Path], target: Path) -> list[Path]:
     """Copy the runs below these folders to ``target``, in the same arrangement; return their new folders.
 
-    A copy takes the place of an older one of the same run, and of nothing else.
+    A copy takes the place of an older one of the same run, no shorter, and of nothing else.
     """
     places: dict[Path, Path] = {}
     for source in folders:
@@ -36,14 +35,19 @@ def keep(folders: Sequence[Path], target: Path) -> list[Path]:
 
 
 def _require_free(place: Path, run: Path) -> None:
+    new = read_run(run)
     if (place / METRICS[0]).exists() or (place / "checkpoint.state").exists():
         raise ConfigError(f"{place} holds a run, not a copy; name another folder for the copies")
-    if (place / "config.toml").exists():
-        other = differences(read_toml(place / "config.toml"), read_toml(run / "config.toml"), ONE_RUN)
-        if other:
-            key, (there, here) = next(iter(other.items()))
+    if run_folders(place) == [place]:
+        old = read_run(place)
+        for key, (there, here) in differences(old.config, new.config, ONE_RUN).items():
             raise ConfigError(
                 f"{place} holds a copy of another run ({key} = {there!r} there, {here!r} here); name another folder"
+            )
+        if len(old.records) > len(new.records):
+            raise ConfigError(
+                f"{place} holds a copy with {len(old.records)} rounds, but {run} has {len(new.records)}; let it go on, "
+                "or delete the copy"
             )
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pausefl.children import follow_parent
-from pausefl.errors import WorkerError
+from pausefl.errors import ConfigError, WorkerError
+from pausefl.report.alike import ONE_RUN, differences
 from pausefl.studies.config import Config
 from pausefl.studies.run import run
 
@@ -31,6 +32,7 @@ def run_many(
     tasks: Sequence[Task], *, data_dir: Path | None = None, jobs: int = 1, progress: Progress = lambda _a, _b: None
 ) -> list[dict[str, Any]]:
     """Run all tasks, ``jobs`` at a time; return their summaries in order."""
+    _require_different(tasks)
     if jobs == 1 or len(tasks) == 1:
         return [
             run(
@@ -60,6 +62,14 @@ def run_many(
                 process.terminate()
             raise
         return [future.result() for future in futures]
+
+
+def _require_different(tasks: Sequence[Task]) -> None:
+    """Refuse what would be one run in two folders: no table could show both."""
+    for i, task in enumerate(tasks):
+        for other in tasks[:i]:
+            if not differences(task.config.model_dump(), other.config.model_dump(), ONE_RUN):
+                raise ConfigError(f"{other.out} and {task.out} would be one run; leave one out, or mend what is set")
 
 
 def _rounds_so_far(out: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,11 +39,12 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
     for study, rows in evidence.rows("complexity"):
         for method in (name for name in _distinct(rows, "method") if "exact" in name):
             ours = [row for row in rows if row["method"] == method]
-            smallest, largest = (end(row["clients"] for row in ours) for end in (min, max))
+            sizes = sorted({row["clients"] for row in ours if row["clients"] > 1})
+            late = [size for size in sizes if size >= sizes[-1] / 10]
             judged = [
-                _grows_slowly_enough([row for row in ours if row["clients"] >= low], low, largest)
-                for low in dict.fromkeys((smallest, largest / 10))
-                if smallest <= low < largest
+                _grows_slowly_enough(ours, part)
+                for part in ([sizes, late] if late != sizes else [sizes])
+                if len(part) > 1
             ]
             if judged:
                 said = "; ".join(figure for _, figure in judged)
@@ -53,10 +53,11 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
-def _grows_slowly_enough(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> tuple[Verdict, str]:
-    exponent = Estimate.of([_growth(rows, seed) for seed in _distinct(rows, "seed")])
-    ideal = 1.0 + math.log(math.log(high) / math.log(low)) / math.log(high / low)
-    figure = f"{exponent} from K = {low:,.0f} to {high:,.0f}, where K log K itself grows like {ideal:.2f}"
+def _grows_slowly_enough(rows: Sequence[Mapping[str, Any]], sizes: Sequence[float]) -> tuple[Verdict, str]:
+    exponent = Estimate.of([_growth(rows, sizes, seed) for seed in _distinct(rows, "seed")])
+    clients = np.array(sizes)
+    ideal = growth(clients, clients * np.log(clients))
+    figure = f"{exponent} from K = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, where K log K itself grows like {ideal:.2f}"
     return exponent.below(ideal + _MARGIN), figure
 
 
@@ -76,9 +77,9 @@ def _tailored(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(study, saved.above(0.0), figure)
 
 
-def _growth(rows: Sequence[Mapping[str, Any]], seed: float) -> float:
-    of_seed = [row for row in rows if row["seed"] == seed]
-    return growth(np.array([row["clients"] for row in of_seed]), np.array([row["seconds"] for row in of_seed]))
+def _growth(rows: Sequence[Mapping[str, Any]], sizes: Sequence[float], seed: float) -> float:
+    here = [row for row in rows if row["seed"] == seed and row["clients"] in sizes]
+    return growth(np.array([row["clients"] for row in here]), np.array([row["seconds"] for row in here]))
 
 
 def _distinct(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:

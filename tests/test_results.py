@@ -1,0 +1,44 @@
+"""The page of results says what was run, and what was not."""
+
+from pathlib import Path
+
+import pytest
+
+from pausefl.cli import main
+from pausefl.studies.many import run_many
+from pausefl.studies.results import write_results
+from pausefl.studies.shelf import load_study
+from pausefl.studies.study import Study
+
+
+def test_the_page_says_how_much_of_a_study_there_is_and_what_was_left_out(tmp_path: Path) -> None:
+    study = load_study("small-noniid")
+    assert isinstance(study, Study)
+    folder = tmp_path / "results"
+    for policies, rounds in ((["pause", "fastest"], 4), (["all"], 3)):
+        run_many(study.tasks(folder / "small-noniid", "smoke", 2, [f"run.rounds={rounds}"], policies))
+    (folder / "small-noniid" / "fastest" / "seed-1" / "summary.json").unlink()
+    run_many(study.tasks(folder / "mine", "smoke", 1, (), ["pause"]))
+    page = write_results(folder, tmp_path / "page.md", "pausefl results").read_text()
+    assert "`small-noniid`: 3 to 4 of 300 rounds, 1 to 2 of 3 seeds, without sa-pause, clustered, all (no" in page
+    assert "Left out: mine, small-noniid/fastest/seed-1 (not finished)." in page
+    assert "| fastest | 1 | 4 |" in page
+    assert {path.name for path in (tmp_path / "images").iterdir()} == {
+        "small-noniid-accuracy-seconds.png", "small-noniid-leakage-max-seconds.png",
+    }  # fmt: skip
+
+
+def test_measured_rows_have_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "g-function"
+    out, images = tmp_path / "again.html", tmp_path / "images"
+    for code, *arguments in (
+        (0, "study", "g-function", "--scale", "smoke", "--out", rows),
+        (0, "report", rows, "--out", out, "--images", images),
+        (2, "report", rows, rows, "--out", out),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        assert (stop.value.code or 0) == code
+    assert "g-function" in out.read_text()
+    assert {path.name for path in images.iterdir()} == {"g-function.png", "g-function.svg"}
+    assert "must be 1 for measured rows" in capsys.readouterr().err
