@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pausefl.studies.claims import CLAIMS, claims_page, gather
 from pausefl.studies.config import make_config
 
 ROOT = Path(__file__).parent.parent
@@ -51,3 +52,8 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
     for text in (*shown, example):
         (tmp_path / "owner.toml").write_text(text)
         assert read_owner(tmp_path / "owner.toml", {"partition-id": 0}).schedule.budget == 40.0
+
+
+def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:
+    page = claims_page(gather(ROOT / "results"), CLAIMS, "pausefl claims results --out docs/claims.md")
+    assert page == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
