@@ -20,7 +20,7 @@ def test_the_page_says_how_much_of_a_study_there_is_and_what_was_left_out(tmp_pa
     (folder / "small-noniid" / "fastest" / "seed-1" / "summary.json").unlink()
     run_many(study.tasks(folder / "mine", "smoke", 1, (), ["pause"]))
     page = write_results(folder, tmp_path / "page.md", "pausefl results").read_text()
-    assert "`small-noniid`: 3 to 4 of 300 rounds, 1 to 2 of 3 seeds, without sa-pause, clustered, all (no" in page
+    assert "`small-noniid`: rounds: 3 to 4; seeds: 1 to 2, without sa-pause, clustered, all (no privacy) (full" in page
     assert "Left out: mine, small-noniid/fastest/seed-1 (not finished)." in page
     assert "| fastest | 1 | 4 |" in page
     assert {path.name for path in (tmp_path / "images").iterdir()} == {

@@ -70,8 +70,9 @@ def _extent(study: Study, runs: Sequence[RunData]) -> str:
     rounds = sorted({len(run.records) for run in runs})
     seeds = sorted({sum(other.name == run.name for other in runs) for run in runs})
     missing = [policy for policy in study.about.policies if policy not in {run.name for run in runs}]
-    said = f"`{study.name}`: {_range(rounds)} of {whole} rounds, {_range(seeds)} of {study.about.seeds} seeds"
-    return f"{said}, without {', '.join(missing)}." if missing else f"{said}."
+    full = f"full scale: {whole} rounds, {study.about.seeds} seeds"
+    without = f", without {', '.join(missing)}" if missing else ""
+    return f"`{study.name}`: rounds: {_range(rounds)}; seeds: {_range(seeds)}{without} ({full})."
 
 
 def _range(values: Sequence[int]) -> str:
