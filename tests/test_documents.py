@@ -4,8 +4,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pausefl.report.alike import by_name
+from pausefl.report.reading import read_runs
 from pausefl.studies.claims import CLAIMS, claims_page, gather
 from pausefl.studies.config import make_config
 
@@ -57,3 +60,21 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
 def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:
     page = claims_page(gather(ROOT / "results"), CLAIMS, "pausefl claims results --out docs/claims.md")
     assert page == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+
+
+def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() -> None:
+    text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    table = re.findall(
+        r"^\| ([\w, -]+) \((\d+)\) \| ([\d.]+) \| [^|]+ \| ([^|]+) \| [^|]+ \| ([\d.]+) \|", text, re.MULTILINE
+    )
+    groups = by_name(read_runs([ROOT / "results" / "published-mnist"]))
+    assert {name.replace(", no privacy", " (no privacy)") for name, *_ in table} == set(groups)
+    for name, rounds, seconds, leakage, accuracy in table:
+        runs, end = groups[name.replace(", no privacy", " (no privacy)")], int(rounds)
+        leaked = re.findall(r"[\d.]+", leakage)  # after 100, 200 and 300 rounds, as far as the published run goes
+        found = [
+            np.mean([run.column("seconds")[end - 1] for run in runs]),
+            *(np.mean([run.column("max_leakage")[at - 1] for run in runs]) for at in (100, 200, 300)[: len(leaked)]),
+            np.mean([run.smoothed_accuracy()[end - 1] for run in runs]),
+        ]
+        assert [seconds, *leaked, accuracy] == [f"{value:.1f}" for value in found], name

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,10 @@ def run_many(
 
 def _require_different(tasks: Sequence[Task]) -> None:
     """Refuse what would be one run in two folders: no table could show both."""
-    for i, task in enumerate(tasks):
-        for other in tasks[:i]:
-            if not differences(task.config.model_dump(), other.config.model_dump(), ONE_RUN):
-                raise ConfigError(f"{other.out} and {task.out} would be one run; leave one out, or mend what is set")
+    settings = [task.config.model_dump() for task in tasks]
+    for (i, one), (j, other) in combinations(enumerate(settings), 2):
+        if not differences(one, other, ONE_RUN):
+            raise ConfigError(f"{tasks[i].out} and {tasks[j].out} would be one run; leave one out, or mend what is set")
 
 
 def _rounds_so_far(out: Path) -> int:
