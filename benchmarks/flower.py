@@ -16,9 +16,9 @@ from flwr.serverapp.strategy import FedAvg
 import pausefl
 from benchmarks.measure import Figure, show
 from pausefl.flower import PauseStrategy
-from pausefl.flower.grid import TimedGrid
-from pausefl.flower.memory import MemoryGrid
 from pausefl.flower.protocol import RECORD, Note
+from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.testing import MemoryGrid
 from pausefl.types import FloatArray
 
 NODES, PER_ROUND, ROUNDS = 1000, 10, 28

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
+from pausefl.runs.config import make_config
 from pausefl.studies.claims import CLAIMS, claims_page, gather
 from pausefl.studies.claims.claim import Estimate
-from pausefl.studies.config import make_config
 
 ROUNDS = 30
 

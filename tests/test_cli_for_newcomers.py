@@ -15,8 +15,8 @@ import pytest
 import typer
 
 from pausefl.cli import app, main
-from pausefl.cli.arguments import finished
-from pausefl.statefile import read_state
+from pausefl.cli.options import finished
+from pausefl.system.state_file import read_state
 
 
 def commands(command: click.Command, name: str = "pausefl") -> Iterator[tuple[str, click.Command]]:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pausefl.cohort import Cohort
 from pausefl.errors import UnknownClientError
+from pausefl.selector.cohort import Cohort
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.01, 100.0)), max_size=60))

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pausefl.report.alike import by_name
-from pausefl.report.reading import read_runs
+from pausefl.report.groups import by_name
+from pausefl.runs.config import make_config
+from pausefl.runs.folder import read_runs
 from pausefl.studies.claims import CLAIMS, claims_page, gather
-from pausefl.studies.config import make_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,7 +48,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
-    from pausefl.flower.owner import read_owner
+    from pausefl.owner.owner_file import read_owner
 
     shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "data-owner.md").read_text(), re.S | re.M)
     example = (ROOT / "examples" / "flower-digits" / "owner.toml").read_text()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pausefl.cli import main
-from pausefl.studies.many import run_many
+from pausefl.runs.parallel import run_many
+from pausefl.studies.load import load_study
 from pausefl.studies.results import write_results
-from pausefl.studies.shelf import load_study
 from pausefl.studies.study import Study
 
 

@@ -20,10 +20,10 @@ from pausefl.errors import (
     UnknownClientError,
 )  # fmt: skip
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
-from pausefl.problem import Selection
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause
 from pausefl.selector import Selector
+from pausefl.selector.round import Selection
 
 
 def step(sel: Selector, number: int) -> Selection:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.alike import by_name
-from pausefl.report.html import write_report
-from pausefl.report.reading import read_run, read_runs
-from pausefl.studies.config import Config, load_config, make_config
-from pausefl.studies.keep import keep
-from pausefl.studies.many import Task, run_many
-from pausefl.studies.run import run
+from pausefl.report.groups import by_name
+from pausefl.report.page.report import write_report
+from pausefl.runs.archive import keep
+from pausefl.runs.config import Config, load_config, make_config
+from pausefl.runs.folder import read_run, read_runs
+from pausefl.runs.parallel import Task, run_many
+from pausefl.runs.play import run
 
 SMALL = {
     "network": {"clients": 10, "availability": "on-off", "dropout": 0.1, "deadline": 0.85},

@@ -7,9 +7,9 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.studies.many import run_many
+from pausefl.runs.parallel import run_many
+from pausefl.studies.load import load_study, study_names
 from pausefl.studies.measured.study import MeasuredStudy, write_rows
-from pausefl.studies.shelf import load_study, study_names
 from pausefl.studies.study import Study
 
 MEASURED = ["annealing", "complexity", "g-function", "regret"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError, InvalidValueError
-from pausefl.importing import imported, reason
-from pausefl.lock import only_writer
-from pausefl.tomlfile import read_toml
+from pausefl.system.import_path import imported, reason
+from pausefl.system.lock import only_writer
+from pausefl.system.toml import read_toml
 
 
 def test_code_of_ones_own_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_a_lock_keeps_others_off_and_goes_with_its_process(tmp_path: Path) -> No
     lock = tmp_path / "lock"
     hold = f"""
 from pathlib import Path
-from pausefl.lock import only_writer
+from pausefl.system.lock import only_writer
 with only_writer(Path({str(lock)!r}), Path("run"), "name another"):
     print("held", flush=True)
     input()

@@ -11,7 +11,7 @@ _MANUAL = Path(__file__).resolve().parent.parent / "docs" / "simulator.md"
 
 def configuration_table() -> str:
     """Return a table per section: key, type, default, bound, and what the manual says of it."""
-    from pausefl.studies.config import Config
+    from pausefl.runs.config import Config
 
     said = key_comments(_MANUAL.read_text(encoding="utf-8"))
     lines: list[str] = []
@@ -45,7 +45,7 @@ def commands_table() -> str:
     import typer
 
     from pausefl.cli import app
-    from pausefl.cli.arguments import finished
+    from pausefl.cli.options import finished
 
     lines: list[str] = []
 

@@ -13,9 +13,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pausefl.errors import PauseError
     from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
-    from pausefl.problem import Selection
     from pausefl.selection import Fastest, Policy
-    from pausefl.selector import Selector
+    from pausefl.selector import Selection, Selector
 
 __all__ = [
     "Fastest",
@@ -36,7 +35,7 @@ _HOMES = {
     "Geometric": "pausefl.privacy",
     "PauseError": "pausefl.errors",
     "PowerLaw": "pausefl.privacy",
-    "Selection": "pausefl.problem",
+    "Selection": "pausefl.selector",
     "Selector": "pausefl.selector",
 }
 

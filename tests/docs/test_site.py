@@ -19,7 +19,7 @@ from licences import groups, licence, needed  # noqa: E402
 from offline import fetched  # noqa: E402
 from tables import commands_table, configuration_table, key_comments  # noqa: E402
 
-from pausefl.studies.config import make_config  # noqa: E402
+from pausefl.runs.config import make_config  # noqa: E402
 
 
 def test_every_key_is_explained_in_the_manual() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.cli.demo import POLICIES
-from pausefl.report.html import write_report
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.report.page.report import write_report
+from pausefl.runs.config import make_config
+from pausefl.runs.play import run
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import Page, find_browser

@@ -16,9 +16,9 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import pausefl
 from pausefl.flower import PauseStrategy, PrivateUpdate
-from pausefl.flower.grid import TimedGrid
-from pausefl.flower.memory import MemoryGrid
 from pausefl.flower.protocol import Note
+from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon, SqliteLedger
 
 OWNER = """

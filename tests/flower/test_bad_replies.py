@@ -10,8 +10,8 @@ from flwr.serverapp.strategy import (
 )
 
 import pausefl
-from pausefl.flower.memory import MemoryGrid
 from pausefl.flower.protocol import Note, Refusal
+from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
 
 

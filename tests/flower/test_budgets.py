@@ -8,7 +8,7 @@ import pytest
 import pausefl
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower import Checkpoint
-from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
 
 

@@ -6,8 +6,8 @@ import pytest
 from flwr.app import Error, Message, RecordDict
 
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError
-from pausefl.flower.grid import ChosenGrid, TimedGrid
-from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.server.grid import ChosenGrid, TimedGrid
+from pausefl.flower.testing import MemoryGrid
 
 
 def test_replies_are_stamped_one_by_one(tools):

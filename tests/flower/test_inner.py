@@ -13,9 +13,9 @@ from flwr.serverapp.strategy import (
 
 from pausefl.errors import InvalidValueError
 from pausefl.flower import PauseStrategy
-from pausefl.flower.inner import inner_state, restore_inner
+from pausefl.flower.server.inner import inner_state, restore_inner
 from pausefl.selector import Selector
-from pausefl.statefile import read_state, write_state
+from pausefl.system.state_file import read_state, write_state
 
 
 def test_moments_survive_a_checkpoint_in_their_own_form():

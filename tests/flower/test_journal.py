@@ -14,8 +14,8 @@ from flwr.serverapp.strategy import FedAdam
 import pausefl
 from pausefl.errors import StateFileError
 from pausefl.flower import Checkpoint
-from pausefl.flower.journal import Journal, Mark
-from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.server.journal import Journal, Mark
+from pausefl.flower.testing import MemoryGrid
 from pausefl.sim.latency import FlooredNormal
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from pausefl.cohort import Cohort
 from pausefl.errors import InvalidValueError
-from pausefl.flower.latency import latencies
 from pausefl.flower.protocol import Note
+from pausefl.flower.server.latency import latencies
+from pausefl.selector.cohort import Cohort
 from pausefl.sim.latency import FlooredNormal
 
 

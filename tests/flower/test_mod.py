@@ -16,7 +16,8 @@ from flwr.clientapp import ClientApp
 
 from pausefl.flower import PrivateUpdate
 from pausefl.flower.protocol import Note, Refusal
-from pausefl.privacy import FixedHorizon, SqliteLedger, noise
+from pausefl.privacy import FixedHorizon, SqliteLedger
+from pausefl.privacy.mechanisms import noise
 
 LAPLACE = '[mechanism]\nkind = "laplace"\nunit = "coordinate"\nwidth = 0.5\n'
 
@@ -555,4 +556,4 @@ def test_one_file_serves_a_whole_simulation(tmp_path, tools):
 def test_the_client_side_needs_neither_torch_nor_the_server_side():
     code = "import sys; from pausefl.flower import PrivateUpdate; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "pausefl.flower.strategy", "ray"} & set(done.stdout.split())
+    assert not {"torch", "pausefl.flower.server.strategy", "ray"} & set(done.stdout.split())

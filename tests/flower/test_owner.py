@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.flower.owner import find_owner, read_owner
+from pausefl.owner.owner_file import find_owner, read_owner
 from pausefl.privacy import FixedHorizon, Laplace, PrivUnit
 
 GOOD = """

@@ -7,8 +7,8 @@ import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 
 import pausefl
-from pausefl.flower.memory import MemoryGrid
-from pausefl.flower.precision import in_precision_of
+from pausefl.flower.server.precision import in_precision_of
+from pausefl.flower.testing import MemoryGrid
 
 
 def cast(tools, values, model):

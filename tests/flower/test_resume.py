@@ -19,9 +19,9 @@ from flwr.serverapp.strategy import (
 import pausefl
 from pausefl.errors import ConfigError, StateFileError
 from pausefl.flower import Checkpoint
-from pausefl.flower.inner import inner_state, restore_inner
-from pausefl.flower.loop import Progress
-from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.server.inner import inner_state, restore_inner
+from pausefl.flower.server.loop import Progress
+from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
 from pausefl.sim.latency import FlooredNormal
 

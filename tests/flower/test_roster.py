@@ -8,7 +8,7 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from pausefl.errors import InvalidValueError
 from pausefl.flower.protocol import Refusal
-from pausefl.flower.roster import Roster
+from pausefl.flower.server.roster import Roster
 
 
 def test_nodes_are_known_by_the_name_they_give_and_are_asked_once(tools):

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError
 from pausefl.flower import PauseStrategy
-from pausefl.flower.memory import MemoryGrid
+from pausefl.flower.testing import MemoryGrid
 from pausefl.sim.latency import FlooredNormal
 
 

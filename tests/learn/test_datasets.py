@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pausefl.errors import DataMissingError, InvalidValueError, StateFileError
-from pausefl.learn import fetch
+from pausefl.learn import download as fetch
 from pausefl.learn.datasets import Dataset, load_dataset, store_dataset, stored_path, training_pool
 
 

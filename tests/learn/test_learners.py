@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pausefl.learn.dense import DenseLearner
+from pausefl.learn.dense_gradient import dense_shape
+from pausefl.learn.dense_learner import DenseLearner
 from pausefl.learn.models import build_model, cnn3
-from pausefl.learn.modules import ModuleLearner
+from pausefl.learn.module_learner import ModuleLearner
 from pausefl.learn.optimizer import Optimizer
-from pausefl.learn.stacked import dense_shape
 from pausefl.learn.training import ClientData, LocalPlan
 
 MEMBERS = np.array([4, 0, 2])

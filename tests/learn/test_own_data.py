@@ -9,7 +9,7 @@ import pytest
 from pausefl.cli import main
 from pausefl.errors import ConfigError, InvalidValueError
 from pausefl.learn.datasets import load_dataset
-from pausefl.studies.config import make_config
+from pausefl.runs.config import make_config
 
 MODULE = """
 import numpy as np

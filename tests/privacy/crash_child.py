@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from pausefl.privacy.ledger.sqlite import SqliteLedger
 from pausefl.privacy.schedule import Geometric
-from pausefl.privacy.sqlite_ledger import SqliteLedger
 
 SCHEDULE = Geometric(budget=40.0, decay=0.004)
 

@@ -13,7 +13,7 @@ import pytest
 
 from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, SecureNoise, SimulatedNoise
 from pausefl.privacy.audit import audit, epsilon_bound, low_bit
-from pausefl.privacy.mechanism import clip_norm
+from pausefl.privacy.mechanisms.base import clip_norm
 
 MECHANISMS = [
     Laplace(unit="coordinate", width=1.0),

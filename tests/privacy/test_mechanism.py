@@ -14,10 +14,10 @@ from hypothesis.extra import numpy as hnp
 
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import Gaussian, Laplace, Layers, PrivUnit, SecureNoise, SimulatedNoise
-from pausefl.privacy.cap import best_cap
-from pausefl.privacy.gaussian import gaussian_delta, noise_multiplier
-from pausefl.privacy.mechanism import clip_norm
-from pausefl.privacy.scalar import Levels, best_levels
+from pausefl.privacy.mechanisms.base import clip_norm
+from pausefl.privacy.mechanisms.gaussian import gaussian_delta, noise_multiplier
+from pausefl.privacy.mechanisms.privunit_cap import best_cap
+from pausefl.privacy.mechanisms.privunit_norm import Levels, best_levels
 
 vectors = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(allow_nan=False, allow_infinity=False))
 
@@ -104,7 +104,7 @@ def test_what_lands_beyond_the_cut_is_as_likely_as_said(dimension, epsilon):
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 30.0])
 def test_no_other_cap_does_better(gaussian, epsilon):
-    from pausefl.privacy.cap import _moments
+    from pausefl.privacy.mechanisms.privunit_cap import _moments
 
     best = best_cap(200, epsilon, gaussian)
     others = _moments(200, epsilon, gaussian, np.linspace(0.0, 0.99, 5000))[3]
@@ -262,7 +262,7 @@ def test_a_mechanism_without_a_bound_is_refused(make):
 
 def test_the_secure_source_checks_the_privacy_map(monkeypatch):
     """OpenDP's own map, rounding included, must not exceed the claim: with too little noise nothing is released."""
-    from pausefl.privacy import noise
+    from pausefl.privacy.mechanisms import noise
 
     honest = noise._laplace
     monkeypatch.setattr(noise, "_laplace", lambda size, scale, grid: honest(size, scale * 0.999, grid))

@@ -18,7 +18,10 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import LedgerError
-from pausefl.privacy import Geometric, SqliteLedger, chain, sqlite_file, sqlite_ledger
+from pausefl.privacy import Geometric, SqliteLedger
+from pausefl.privacy.ledger import hash_chain as chain
+from pausefl.privacy.ledger import sqlite as sqlite_ledger
+from pausefl.privacy.ledger import sqlite_file
 
 SCHEDULE = Geometric(40.0, 0.04)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pausefl.report.frames import RunData
 from pausefl.report.series import curve, latency_histogram, participation, ranked, staggered
 from pausefl.report.summary import default_targets, spread, summarise
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.runs.config import make_config
+from pausefl.runs.data import RunData
+from pausefl.runs.play import run
 
 
 def made(
@@ -21,7 +21,7 @@ def made(
     """A run as it would be read, with the given records."""
     base = {"latency": 0.5, "members": [0, 1], "max_leakage": 1.0, "seconds": 1.0}
     records = [base | {"round": i, "seconds": float(i)} | dict(record) for i, record in enumerate(rounds, 1)]
-    config = make_config({"network": {"clients": 4}, "selection": {"per_round": 2}}, overrides).model_dump()
+    config = make_config({"network": {"clients": 4}, "selection": {"per_round": 2}}, overrides)
     return RunData("pause", config, records, {"clients": clients} if clients else None)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.alike import by_name
-from pausefl.report.reading import read_run, read_runs
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.report.groups import by_name
+from pausefl.runs.config import make_config
+from pausefl.runs.folder import read_run, read_runs
+from pausefl.runs.play import run
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], N
             lambda files: files.update({"summary.json": b'{"rounds": 5, "guarantee": "", "clients": {"size": 1}}'}),
             "where",
         ),
-        (lambda files: files.update({"config.toml": b""}), "config.toml lacks data"),
-        (lambda files: files.update({"config.toml": b"data = 1"}), "config.toml lacks data"),
-        (lambda files: files.update({"config.toml": b"odd = 1\n" + files["config.toml"]}), "has odd outside a section"),
+        (lambda files: files.update({"config.toml": b""}), r"config.toml lacks \[data\]"),
+        (lambda files: files.update({"config.toml": b"data = 1"}), r"config.toml lacks \[data\]"),
+        (lambda files: files.update({"config.toml": b"odd = 1\n" + files["config.toml"]}), "odd is not a known key"),
         (lambda files: files.update({"config.toml": files["config.toml"].replace(b"seed = 0", b'seed = "x"')}), "seed"),
         (lambda files: files.update({"config.toml": b"\xff"}), "damaged run"),
         (lambda files: files.update({"metrics.jsonl": b""}), "without a single round"),
@@ -96,7 +96,7 @@ def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(
         (tmp_path / "summary.json").write_bytes(whole["summary.json"])
         return b"".join(lines[:-1]).decode()
 
-    monkeypatch.setattr("pausefl.report.reading._text", meanwhile)
+    monkeypatch.setattr("pausefl.runs.folder._text", meanwhile)
     read = read_run(tmp_path)
     assert (len(read.records), read.summary) == (4, None)
 

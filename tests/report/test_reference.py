@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.html import write_report
+from pausefl.report.page.report import write_report
 from pausefl.report.reference import read_references
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.runs.config import make_config
+from pausefl.runs.play import run
 
 
 def test_a_reference_is_read_under_either_name_of_its_columns(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.report.alike import by_name
 from pausefl.report.figures import figures, sections
-from pausefl.report.html import write_report
+from pausefl.report.groups import by_name
 from pausefl.report.images import write_images
-from pausefl.report.reading import read_runs
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.report.page.report import write_report
+from pausefl.runs.config import make_config
+from pausefl.runs.folder import read_runs
+from pausefl.runs.play import run
 
 SMALL = {"network": {"clients": 6}, "selection": {"per_round": 2}}
 

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from pausefl.cohort import Cohort
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.rewards import LabelDiversity, Reward, budget_left, collisions, underuse, upper_confidence
+from pausefl.selector.cohort import Cohort
 
 
 def test_ucb_by_hand() -> None:
@@ -59,7 +59,8 @@ def test_a_round_is_decided_from_the_round_before() -> None:
     cohort = Cohort(np.array([1.0, 3.0]))
     cohort.observe(np.array([0]), np.array([0.1]), floor=0.05)
     reward = Reward(alpha=100.0, beta=2.0, gamma=5.0, zeta=1.0, rho=0.0, schedule=Geometric(40.0, 0.04), tau_min=0.05)
-    terms = reward.terms(cohort, rounds=1, m=1)
+    speed = reward.mean_speed(cohort.rate, cohort.fastest_seen)
+    terms = reward.terms(speed, cohort.shares, cohort.picks, cohort.releases, rounds=1, m=1)
     assert terms.ucb.tolist() == pytest.approx([0.5, math.inf])
     assert terms.generalization.tolist() == pytest.approx([-(0.75**2), 0.75**2])
     assert terms.privacy.tolist() == pytest.approx([math.exp(-0.04), 1.0])

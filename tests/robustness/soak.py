@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.studies.build import build
-from pausefl.studies.config import make_config
+from pausefl.runs.build import build
+from pausefl.runs.config import make_config
 
 ROUNDS, WARM, GROWTH = 5000, 1000, 1.03
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pausefl.cli import main
-from pausefl.studies.config import Config
+from pausefl.runs.config import Config
 
 CASES = int(os.environ.get("PAUSEFL_SWEEP", "250"))  # of each of the two tests
 SECTIONS = {name: list(field.annotation.model_fields) for name, field in Config.model_fields.items()}  # type: ignore[union-attr]

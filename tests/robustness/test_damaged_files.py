@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pausefl import Selector
 from pausefl.errors import PauseError
 from pausefl.privacy import Geometric, SqliteLedger
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.runs.config import make_config
+from pausefl.runs.play import run
 
 CONFIG = make_config({"run": {"rounds": 4, "checkpoint_every": 2}, "network": {"clients": 6}})
 MORE = make_config({"run": {"rounds": 6, "checkpoint_every": 2}, "network": {"clients": 6}})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.studies.config import make_config
-from pausefl.studies.run import run
+from pausefl.runs.config import make_config
+from pausefl.runs.play import run
 
 CONFIG = make_config({"run": {"rounds": 12, "checkpoint_every": 3}, "network": {"clients": 8}})
 

@@ -11,7 +11,7 @@ import click
 import typer
 
 from pausefl import __version__
-from pausefl.cli.arguments import finished
+from pausefl.cli.options import finished
 from pausefl.errors import PauseError
 
 app = typer.Typer(

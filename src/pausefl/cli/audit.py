@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import PRIVACY, AsJson
+from pausefl.cli.options import PRIVACY, AsJson
 
 
 class Choice(StrEnum):

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import PAPER, AsJson
+from pausefl.cli.options import PAPER, AsJson
 
 
 @app.command(rich_help_panel=PAPER)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson
+from pausefl.cli.options import TRAINING, AsJson
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import require
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson, DataDir, complete_data
+from pausefl.cli.options import TRAINING, AsJson, DataDir, complete_data
 from pausefl.errors import InvalidValueError
 
 data = typer.Typer(help="Fetch and list data sets.", no_args_is_help=True)
@@ -22,7 +22,7 @@ def fetch(
 ) -> None:
     """Fetch a data set, check it, and store it for later runs."""
     from pausefl.learn.datasets import NAMES, default_data_dir
-    from pausefl.learn.fetch import fetch_dataset
+    from pausefl.learn.download import fetch_dataset
 
     if name not in NAMES[1:]:
         raise InvalidValueError(

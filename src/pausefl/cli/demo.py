@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson
-from pausefl.cli.playing import play_all
+from pausefl.cli.options import TRAINING, AsJson
+from pausefl.cli.progress import play_all
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import require
 
@@ -27,9 +27,9 @@ def demo(
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
     from pausefl.report.charts import require_charts
-    from pausefl.report.html import write_report
-    from pausefl.studies.config import make_config
-    from pausefl.studies.many import Task
+    from pausefl.report.page.report import write_report
+    from pausefl.runs.config import make_config
+    from pausefl.runs.parallel import Task
 
     require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING
+from pausefl.cli.options import TRAINING
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -17,7 +17,7 @@ def keep(
     out: Annotated[Path, typer.Option(help="Where the copies go.")],
 ) -> None:
     """Copy runs without models and optimiser states; report, compare and claims read the copies as well."""
-    from pausefl.studies.keep import keep as copy
+    from pausefl.runs.archive import keep as copy
 
     kept = copy(folders, out)
     size = sum(file.stat().st_size for folder in kept for file in folder.iterdir())

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import PRIVACY, AsJson
+from pausefl.cli.options import PRIVACY, AsJson
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
-    from pausefl.privacy.statement import Statement
+    from pausefl.privacy.ledger.statement import Statement
 
 commands = typer.Typer(name="ledger", help="Read and verify the record of what has leaked.", no_args_is_help=True)
 app.add_typer(commands, rich_help_panel=PRIVACY)
@@ -35,7 +35,7 @@ def show(
 ) -> None:
     """Print for each subject what it has leaked, what is left, and how many releases until exhaustion."""
     from pausefl.errors import require
-    from pausefl.privacy.statement import statement
+    from pausefl.privacy.ledger.statement import statement
 
     require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
     ledger = _open(path)

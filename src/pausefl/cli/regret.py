@@ -18,7 +18,7 @@ from rich.table import Table
 
 from pausefl import __version__
 from pausefl.cli import app
-from pausefl.cli.arguments import PAPER, AsJson, complete_policy
+from pausefl.cli.options import PAPER, AsJson, complete_policy
 from pausefl.errors import require
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING
+from pausefl.cli.options import TRAINING
 from pausefl.errors import require
 
 
@@ -23,11 +23,11 @@ def report(
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs."""
-    from pausefl.report.html import write_report
     from pausefl.report.images import write_images
     from pausefl.report.measured import write_measured, write_measured_images
-    from pausefl.report.reading import read_runs
-    from pausefl.report.rows import FILE, read_rows
+    from pausefl.report.page.report import write_report
+    from pausefl.runs.folder import read_runs
+    from pausefl.studies.measured.table import FILE, read_rows
 
     pictures = None
     if any((folder / FILE).exists() for folder in folders):

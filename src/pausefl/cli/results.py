@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import PAPER
+from pausefl.cli.options import PAPER
 
 
 @app.command(rich_help_panel=PAPER)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides
-from pausefl.cli.playing import play_all, use_own_modules
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides
+from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
@@ -27,8 +27,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Train under the virtual clock; called again, it resumes where it stopped."""
-    from pausefl.studies.config import load_config
-    from pausefl.studies.many import Task
+    from pausefl.runs.config import load_config
+    from pausefl.runs.parallel import Task
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
@@ -51,7 +51,7 @@ def run(
 
 
 def _write_events(folders: list[Path]) -> None:
-    from pausefl.report.events import write_events
+    from pausefl.report.tensorboard import write_events
 
     for folder in folders:
         write_events(folder)

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
-from pausefl.cli.playing import play_all, use_own_modules
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
+from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
@@ -50,8 +50,8 @@ def study(
     Studies without training (g-function, complexity, regret, annealing) measure anew; --jobs and --data-dir do nothing.
     """
     from pausefl.report.charts import require_charts
-    from pausefl.report.html import write_report
-    from pausefl.studies.shelf import load_study, study_names
+    from pausefl.report.page.report import write_report
+    from pausefl.studies.load import load_study, study_names
     from pausefl.studies.study import Study, scale_named
 
     if listed:

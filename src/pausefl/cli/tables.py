@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from pausefl.report.frames import RunData
     from pausefl.report.summary import PolicySummary, Spread
+    from pausefl.runs.data import RunData
 
 _FALL, _SPENT = 15.0, 0.8
 """Points of accuracy lost since the best round, and the share of a budget spent, that are worth a word."""
@@ -39,7 +39,7 @@ def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -
         "clients; ± over seeds."
     )
     for p in policies:
-        budget = groups[p.name][0].config["privacy"]["budget"]
+        budget = groups[p.name][0].settings.privacy.budget
         spent = (p.max_leakage or 0.0) > _SPENT * budget
         if spent and p.accuracy and p.best_accuracy and p.best_accuracy.mean - p.accuracy.mean > _FALL:
             out.print(
@@ -56,9 +56,9 @@ def print_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) 
 def _summaries(
     folders: Sequence[Path], targets: Sequence[float] | None
 ) -> tuple[Mapping[str, Sequence[RunData]], Sequence[PolicySummary]]:
-    from pausefl.report.alike import by_name
-    from pausefl.report.reading import read_runs
+    from pausefl.report.groups import by_name
     from pausefl.report.summary import default_targets, summarise
+    from pausefl.runs.folder import read_runs
 
     groups = by_name(read_runs(folders))
     return groups, summarise(groups, default_targets(groups) if targets is None else targets)

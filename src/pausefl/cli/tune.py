@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.arguments import TRAINING, AsJson, DataDir, Overrides, complete_policy, complete_scale, complete_study
-from pausefl.cli.playing import play_all, use_own_modules
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, complete_policy, complete_scale, complete_study
+from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
@@ -36,8 +36,8 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Run a study's settings with one key at several values, and print what came of each."""
-    from pausefl.studies.many import Task
-    from pausefl.studies.shelf import load_study
+    from pausefl.runs.parallel import Task
+    from pausefl.studies.load import load_study
     from pausefl.studies.study import Study, folder_name, scale_named
 
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")

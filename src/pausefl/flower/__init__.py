@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from pausefl.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from pausefl.flower.checkpoint import Checkpoint
-    from pausefl.flower.mod import PrivateUpdate
-    from pausefl.flower.strategy import PauseStrategy
+    from pausefl.flower.client.mod import PrivateUpdate
+    from pausefl.flower.server.checkpoint import Checkpoint
+    from pausefl.flower.server.strategy import PauseStrategy
 
 __all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate"]
 
 _HOMES = {
-    "Checkpoint": "pausefl.flower.checkpoint",
-    "PauseStrategy": "pausefl.flower.strategy",
-    "PrivateUpdate": "pausefl.flower.mod",
+    "Checkpoint": "pausefl.flower.server.checkpoint",
+    "PauseStrategy": "pausefl.flower.server.strategy",
+    "PrivateUpdate": "pausefl.flower.client.mod",
 }
 
 

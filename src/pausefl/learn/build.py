@@ -10,12 +10,12 @@ import numpy as np
 from pausefl.errors import InvalidValueError
 from pausefl.learn._torch import nn, torch
 from pausefl.learn.datasets import load_dataset, training_pool
-from pausefl.learn.dense import DenseLearner
+from pausefl.learn.dense_gradient import dense_shape
+from pausefl.learn.dense_learner import DenseLearner
 from pausefl.learn.models import build_model
-from pausefl.learn.modules import ModuleLearner
+from pausefl.learn.module_learner import ModuleLearner
 from pausefl.learn.optimizer import Optimizer
 from pausefl.learn.partition import by_labels, by_sizes, iid
-from pausefl.learn.stacked import dense_shape
 from pausefl.learn.training import ClientData, LocalPlan, normalised
 from pausefl.rng import stream
 from pausefl.sim.learner import Learner

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pausefl.errors import DataMissingError, InvalidValueError
 from pausefl.learn.own_data import own_arrays
 from pausefl.rng import stream
-from pausefl.statefile import read_state, write_state
+from pausefl.system.state_file import read_state, write_state
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from pausefl.errors import InvalidValueError
-from pausefl.importing import imported, reason
 from pausefl.learn._torch import nn, torch
+from pausefl.system.import_path import imported, reason
 
 Shape = tuple[int, int, int]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.importing import imported, reason
+from pausefl.system.import_path import imported, reason
 
 _PARTS = ("train_images", "train_labels", "test_images", "test_labels")
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from pausefl.children import follow_parent
 from pausefl.errors import WorkerError
 from pausefl.learn._torch import multiprocessing as tmp
 from pausefl.learn._torch import nn, torch
-from pausefl.learn.client import ClientTrainer
+from pausefl.learn.local_training import ClientTrainer
 from pausefl.learn.training import ClientData, LocalPlan, Memory
+from pausefl.system.processes import follow_parent
 
 Job = tuple[str, int, int, int]
 """What to do ("train", "score", "right"), with which slot or chunk, which client, in which round."""

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pausefl.errors import MissingExtraError, require
-from pausefl.privacy.charge import Charge
-from pausefl.privacy.gaussian import noise_multiplier
-from pausefl.privacy.mechanism import Unit
+from pausefl.privacy.ledger.charge import Charge
+from pausefl.privacy.mechanisms.base import Unit
+from pausefl.privacy.mechanisms.gaussian import noise_multiplier
 from pausefl.types import Epsilon
 
 Kind: TypeAlias = Literal["laplace", "gaussian", "pure"]

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import betaincinv
 
 from pausefl.errors import require
-from pausefl.privacy.mechanism import Mechanism
-from pausefl.privacy.noise import Noise
+from pausefl.privacy.mechanisms.base import Mechanism
+from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.types import BoolArray, Epsilon, FloatArray
 
 _LEVELS = ((4.0, -4.0), (0.0, 4.0))

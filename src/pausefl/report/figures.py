@@ -9,8 +9,8 @@ from typing import Any
 
 from pausefl.report.charts.curves import Axes, curve_chart
 from pausefl.report.charts.multiples import multiples_chart
-from pausefl.report.frames import SMOOTH, RunData
 from pausefl.report.series import Row, curve, latency_histogram, participation, ranked, staggered
+from pausefl.runs.data import SMOOTH, RunData
 
 Groups = Mapping[str, Sequence[RunData]]
 SECONDS, ROUND = "time, seconds of the virtual clock", "round"
@@ -52,9 +52,7 @@ def sections(groups: Groups, references: Groups | None = None) -> list[Section]:
     ``references`` are curves of others, shown where accuracy and leakage are.
     """
     shown = {**groups, **(references or {})}
-    budgets = {
-        run.config["privacy"]["budget"] for runs in groups.values() for run in runs if run.config["privacy"]["enabled"]
-    }
+    budgets = {run.settings.privacy.budget for runs in groups.values() for run in runs if run.settings.privacy.enabled}
     first = [_accuracy(shown), _leakage(shown, budgets.pop() if len(budgets) == 1 else None)]
     return first + [make(groups) for make in (_picks, _latency, _budget, _fairness, _terms)]
 
@@ -89,7 +87,7 @@ def _leakage(groups: Groups, limit: float | None) -> Section:
         "Lower is better. Every pick of a client spends some of its epsilon, less each time, and never more than the "
         "budget in all; what one epsilon covers is said at the top."
     )
-    if not any(run.config.get("learning", {}).get("enabled") for runs in groups.values() for run in runs):
+    if not any(run.config is not None and run.config.learning.enabled for runs in groups.values() for run in runs):
         reading += " Nothing was released here: this is what training would have spent."
     return Section("leakage", "Leakage", reading if found else "No run here bounds what it leaks.", found, columns=3)
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.report.alike import by_name
 from pausefl.report.charts.base import load_altair, save_chart
 from pausefl.report.figures import figures
-from pausefl.report.frames import RunData
+from pausefl.report.groups import by_name
 from pausefl.report.reference import read_references
+from pausefl.runs.data import RunData
 
 FORMATS = ("png", "svg")
 

@@ -13,7 +13,7 @@ import numpy as np
 from pausefl.report.charts.base import load_altair, save_chart
 from pausefl.report.charts.curves import Axes, curve_chart
 from pausefl.report.figures import Figure, Section
-from pausefl.report.page import page
+from pausefl.report.page.shell import page
 from pausefl.report.series import staggered
 from pausefl.report.style import BOUND
 

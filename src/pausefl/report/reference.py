@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pausefl.errors import ConfigError
-from pausefl.report.frames import RunData
 from pausefl.report.style import REFERENCE
+from pausefl.runs.data import RunData
 
 COLUMNS = {
     "round": ("round",),
@@ -27,7 +27,7 @@ def read_references(paths: Sequence[Path]) -> dict[str, list[RunData]]:
         name = f"{path.stem}{REFERENCE}"
         if name in found:
             raise ConfigError(f"two references are called {path.stem}; rename one of the files")
-        found[name] = [RunData(name, {}, _records(path), None)]
+        found[name] = [RunData(name, None, _records(path), None)]
     return found
 
 

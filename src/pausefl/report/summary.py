@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pausefl.report.frames import RunData
+from pausefl.runs.data import RunData
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pausefl.cohort import Cohort
 from pausefl.errors import InvalidValueError, is_finite, require
-from pausefl.rewards.generalization import underuse
-from pausefl.rewards.latency import upper_confidence
-from pausefl.rewards.privacy import budget_left
-from pausefl.types import BudgetSchedule, FloatArray, Seconds
+from pausefl.rewards.terms import budget_left, underuse, upper_confidence
+from pausefl.types import BudgetSchedule, FloatArray, IntArray, Seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,20 +60,24 @@ class Reward:
         """What each collision within a cluster costs."""
         return self.alpha * self.rho
 
-    def terms(self, cohort: Cohort, rounds: int, m: int) -> Terms:
-        """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``."""
-        speed = self.mean_speed(cohort)
-        generalization = underuse(cohort.shares, cohort.picks, rounds, m, self.beta)
-        privacy = budget_left(self.schedule, cohort.releases)
+    def terms(
+        self, speed: FloatArray, shares: FloatArray, picks: IntArray, releases: IntArray, *, rounds: int, m: int
+    ) -> Terms:
+        """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``.
+
+        Per client: its mean speed, its share of all data, how often it was picked and how many releases it made.
+        """
+        generalization = underuse(shares, picks, rounds, m, self.beta)
+        privacy = budget_left(self.schedule, releases)
         return Terms(
-            ucb=upper_confidence(speed, cohort.picks, rounds, m, self.zeta),
+            ucb=upper_confidence(speed, picks, rounds, m, self.zeta),
             generalization=generalization,
             privacy=privacy,
             score=(self.alpha * generalization + self.gamma * privacy) / m,
         )
 
-    def mean_speed(self, cohort: Cohort) -> FloatArray:
-        """Return each client's mean of tau_min / latency."""
-        tau_min = cohort.fastest_seen if self.tau_min is None else self.tau_min
+    def mean_speed(self, rate: FloatArray, fastest_seen: Seconds) -> FloatArray:
+        """Return each client's mean of tau_min / latency, given its mean of 1 / latency."""
+        tau_min = fastest_seen if self.tau_min is None else self.tau_min
         # Nobody has answered yet: every rate is 0, and so is every speed.
-        return cohort.rate * (tau_min if math.isfinite(tau_min) else 0.0)
+        return rate * (tau_min if math.isfinite(tau_min) else 0.0)

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import is_finite, require
-from pausefl.selection._chain import best_from, walk
-from pausefl.selection._set_walk import walk_any
-from pausefl.selection._sweep import marginals
+from pausefl.selection.annealing_walk import best_from, walk
+from pausefl.selection.annealing_walk_any import walk_any
 from pausefl.selection.base import Candidates, Objective, Policy, SetFunction, Solution, Tickets, tickets_from
+from pausefl.selection.exact_sweep import marginals
 from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
 
 Graph: TypeAlias = Literal["tailored", "vanilla"]

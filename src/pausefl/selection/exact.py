@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.selection._sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
 from pausefl.selection.base import Candidates, Objective, Policy, Solution, Tickets, tickets_from
+from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
 from pausefl.types import FloatArray, IntArray
 
 _SMALL = 4096

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from pausefl.errors import BudgetExceededError
 from pausefl.privacy import Mechanism, SimulatedNoise
 from pausefl.privacy.schedule import Schedule
-from pausefl.problem import Selection
 from pausefl.rng import stream
 from pausefl.selector import Selector
+from pausefl.selector.round import Selection
 from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome

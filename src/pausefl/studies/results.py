@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.report.alike import by_name
-from pausefl.report.frames import SMOOTH, RunData
+from pausefl.report.groups import by_name
 from pausefl.report.images import write_images
 from pausefl.report.measured import write_measured_images
 from pausefl.report.summary import COLUMNS, at_a_glance, summarise
+from pausefl.runs.data import SMOOTH, RunData
 from pausefl.studies.claims.evidence import Evidence, gather
-from pausefl.studies.shelf import load_study, study_names
+from pausefl.studies.load import load_study, study_names
 from pausefl.studies.study import Study
 
 CHARTS = {

@@ -16,9 +16,9 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from pydantic import Field
 
 from pausefl.errors import ConfigError, InvalidValueError, require
-from pausefl.studies.config import Config, make_config
-from pausefl.studies.many import Task
-from pausefl.studies.sections import Section, validated
+from pausefl.runs.config import Config, make_config
+from pausefl.runs.parallel import Task
+from pausefl.system.settings import Section, validated
 
 Scale: TypeAlias = Literal["full", "half", "smoke"]
 

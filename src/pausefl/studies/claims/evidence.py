@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pausefl.errors import ConfigError
-from pausefl.report.alike import require_one_study
-from pausefl.report.frames import RunData
-from pausefl.report.reading import METRICS, read_run, run_folders
-from pausefl.report.rows import FILE, Table, read_rows
+from pausefl.runs.comparable import require_one_study
+from pausefl.runs.data import RunData
+from pausefl.runs.folder import METRICS, read_run, run_folders
+from pausefl.studies.measured.table import FILE, Table, read_rows
 
 Pair = tuple[RunData, RunData]
 
@@ -60,7 +60,7 @@ def gather(folder: Path) -> Evidence:
                 unfinished.append(str(place.relative_to(folder)))
                 continue
             run = read_run(place)
-            seeds, seed = runs.setdefault(path.name, {}).setdefault(run.name, {}), int(run.config["run"]["seed"])
+            seeds, seed = runs.setdefault(path.name, {}).setdefault(run.name, {}), run.settings.run.seed
             if seed in seeds:
                 raise ConfigError(f"{path} has two runs of {run.name} with seed {seed}; move one of them away")
             seeds[seed] = run

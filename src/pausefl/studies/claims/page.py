@@ -48,7 +48,7 @@ def _coverage(evidence: Evidence) -> list[str]:
     for study, policies in evidence.runs.items():
         for seeds in policies.values():
             for run in seeds.values():
-                if run.config["privacy"]["enabled"]:
+                if run.settings.privacy.enabled:
                     said.setdefault(str((run.summary or {}).get("guarantee")), set()).add(study)
     lines = [f"What leaks, in {', '.join(sorted(studies))}: {text}.\n" for text, studies in said.items()]
     if evidence.unfinished:

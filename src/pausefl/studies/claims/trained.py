@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pausefl.report.frames import SMOOTH, RunData
+from pausefl.runs.data import SMOOTH, RunData
+from pausefl.studies.claims.at_time import Axis, accuracy_at, common_end, leakage_at, still_exploring, window
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
 from pausefl.studies.claims.evidence import Evidence, Pair
-from pausefl.studies.claims.moments import Axis, accuracy_at, common_end, leakage_at, still_exploring, window
 from pausefl.types import FloatArray
 
 _ROUNDING = 1e-9
@@ -19,10 +19,10 @@ _CLOSE_POINTS, _CLOSE_SHARE = 3.0, 0.05
 def _budget_kept(evidence: Evidence) -> Iterator[Finding]:
     for study, policies in evidence.runs.items():
         shares = [
-            float(np.nanmax(run.column("max_leakage"))) / run.config["privacy"]["budget"]
+            float(np.nanmax(run.column("max_leakage"))) / run.settings.privacy.budget
             for seeds in policies.values()
             for run in seeds.values()
-            if run.config["privacy"]["enabled"] and run.config["learning"]["enabled"]
+            if run.settings.privacy.enabled and run.settings.learning.enabled
         ]
         if shares:
             verdict: Verdict = "holds" if max(shares) <= 1.0 + _ROUNDING else "does not hold"

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pausefl.studies.sections import Section
+from pausefl.system.settings import Section
 
 Row = dict[str, Any]
 Progress = Callable[[float], None]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from pydantic import Field
 
-from pausefl.rewards.generalization import underuse
+from pausefl.rewards.terms import underuse
 from pausefl.studies.measured.base import Measurement, Progress, Row
 
 

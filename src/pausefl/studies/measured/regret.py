@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from pydantic import Field
 
-from pausefl.regret import regret_bound
 from pausefl.selection import Fastest
 from pausefl.selector import Selector
-from pausefl.sim.bandit import play
 from pausefl.sim.latency import two_groups
+from pausefl.sim.regret import play_bandit, regret_bound
 from pausefl.studies.measured.base import Measurement, Progress, Row
-from pausefl.studies.sections import Section
+from pausefl.system.settings import Section
 
 _TAU_MIN = 0.05
 
@@ -56,7 +55,7 @@ def _play(setting: Setting, seed: int, rounds: int, progress: Progress) -> Itera
     marks = np.unique(np.geomspace(min(10, rounds), rounds, 12).astype(np.int64))
     bounds = regret_bound(marks.astype(np.float64), selector.problem(), network.mean_speed(_TAU_MIN))
     lost = np.zeros((2, rounds))
-    for t, played in enumerate(play(selector, network, rounds, seed, _TAU_MIN)):
+    for t, played in enumerate(play_bandit(selector, network, rounds, seed, _TAU_MIN)):
         lost[:, t] = played.expected_regret, played.realised_regret
         if t % 500 == 0:
             progress(t / rounds)

@@ -17,11 +17,11 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from pausefl.errors import ConfigError
-from pausefl.statefile import write_whole
 from pausefl.studies.measured import KINDS
 from pausefl.studies.measured.base import Measurement, Progress, Row
-from pausefl.studies.sections import Section, validated, value_of
 from pausefl.studies.study import Scale
+from pausefl.system.settings import Section, validated, value_of
+from pausefl.system.state_file import write_whole
 
 
 class About(Section):

@@ -1,0 +1,75 @@
+"""What every command shares: the words for common options, completion, and help that a newer click would lose."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, TypeAlias, get_type_hints
+
+import click
+import typer
+from typer.models import ArgumentInfo
+
+TRAINING, PRIVACY, PAPER = "Train and compare", "Privacy", "The paper"
+"""The groups of commands in ``pausefl --help``."""
+
+_ORDER = ("demo", "run", "study", "compare", "report", "tune", "keep", "data", "ledger", "audit")
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for another program to read.")]
+DataDir: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where data sets are kept: by default $PAUSEFL_DATA, or else ~/.cache/pausefl."),
+]
+Overrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key, e.g. run.rounds=50; may be repeated."),
+]
+
+
+def complete_study(incomplete: str) -> list[str]:
+    """Return the paper's studies and the TOML files here that begin like this."""
+    from pausefl.studies.load import study_names
+
+    files = sorted(str(path) for path in Path().glob("*.toml"))
+    return [name for name in (*study_names(), *files) if name.startswith(incomplete)]
+
+
+def complete_scale(incomplete: str) -> list[str]:
+    """Return the sizes of a study."""
+    return [name for name in ("full", "half", "smoke") if name.startswith(incomplete)]
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Return the policies that have a name."""
+    from pausefl.selection import POLICIES, Fastest
+
+    return [name for name in (*POLICIES, Fastest.name) if name.startswith(incomplete)]
+
+
+def complete_data(incomplete: str) -> list[str]:
+    """Return the data sets that can be fetched."""
+    from pausefl.learn.datasets import NAMES
+
+    return [name for name in NAMES[1:] if name.startswith(incomplete)]
+
+
+def finished(command: click.Command) -> click.Command:
+    """Put commands into the order of a first day, and give arguments the help that was written for them.
+
+    (click 8.5 clears the help that typer 0.20 had set.)
+    """
+    if isinstance(command, click.Group):
+        command.commands = dict(sorted(command.commands.items(), key=lambda entry: _place(entry[0])))
+        for inner in command.commands.values():
+            finished(inner)
+    elif command.callback is not None:
+        hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
+        for parameter in command.params:
+            for info in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
+                if isinstance(parameter, click.Argument) and isinstance(info, ArgumentInfo):
+                    parameter.help = info.help  # type: ignore[attr-defined,unused-ignore]
+    return command
+
+
+def _place(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)

@@ -1,0 +1,72 @@
+"""Runs behind a command: code of the user's own announced, a bar for each run, and a word when interrupted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from pausefl.runs.config import Config
+    from pausefl.runs.parallel import Task
+
+
+def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
+    """Let policies, models and data that a configuration names by import path lie beside it or in the current folder.
+
+    Only then, only after everything that is installed, and not without saying so: a file from a stranger must not
+    bring code that nobody asked for.
+    """
+    paths = {name for c in configs for name in (c.selection.policy, c.learning.model, c.data.name)}
+    named = sorted(name for name in paths if ":" in name)
+    if named:
+        typer.echo(f"pausefl: this configuration runs code of its own: {', '.join(named)}", err=True)
+        sys.path += [str(file.resolve().parent), str(Path.cwd())]
+
+
+def play_all(
+    tasks: Sequence[Task], names: Sequence[str], out: Path, data_dir: Path | None, jobs: int
+) -> list[dict[str, Any]]:
+    """Run all tasks, each with a bar of its name; return their summaries."""
+    from pausefl.runs.parallel import run_many
+
+    console = Console(stderr=True)
+    with _bars(console) as progress:
+        lines = [
+            progress.add_task(name, total=task.config.run.rounds, note="")
+            for name, task in zip(names, tasks, strict=True)
+        ]
+        try:
+            return run_many(
+                tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: _show(progress, lines[i], tasks[i].out, n)
+            )
+        except KeyboardInterrupt:
+            console.print(f"interrupted; the same command goes on from the last checkpoints in {out}", soft_wrap=True)
+            raise
+
+
+def _bars(console: Console) -> Progress:
+    """Return a progress display that is quiet when nobody watches."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+
+
+def _show(progress: Progress, task: Any, folder: Path, number: int) -> None:
+    """Move a bar, with accuracy, clock and leakage of the last round."""
+    from pausefl.runs.play import last_record
+
+    record = last_record(folder) if not progress.disable else None
+    note = ""
+    if record is not None:
+        accuracy = f"{record['accuracy']:.1f} %" if "accuracy" in record else ""
+        leak = "" if record["max_leakage"] is None else f"leak {record['max_leakage']:.1f}"
+        note = f"{accuracy}  {record['seconds']:.0f} s  {leak}"
+    progress.update(task, completed=number, note=note)

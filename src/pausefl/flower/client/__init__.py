@@ -1,0 +1,1 @@
+"""The client's side: a mod around any app."""

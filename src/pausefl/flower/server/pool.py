@@ -1,0 +1,95 @@
+"""Who may be asked: known to the selector, there, and with budget left, for all that is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import compress
+
+import numpy as np
+
+from pausefl.errors import NotEnoughClientsError
+from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.server.roster import Names, Roster
+from pausefl.selector import Selector
+from pausefl.types import ClientId, Seconds
+
+
+class Pool:
+    """The candidates of each round.
+
+    ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
+    ``here`` are the clients found last, with their nodes; ``exhausted`` those whose budget is gone, by their own word
+    or by what they answered.
+    """
+
+    def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds) -> None:
+        self._selector, self._names, self._least, self._wait = selector, names, least, wait
+        self._roster: Roster | None = None
+        self.here: dict[ClientId, int] = {}
+        self.exhausted: set[ClientId] = set()
+
+    @property
+    def opened(self) -> bool:
+        """Whether a run is under way."""
+        return self._roster is not None
+
+    def open(self, run: str) -> None:
+        """Begin a run: nobody is known yet."""
+        self._roster = Roster(self._clients(), self._names, run)
+
+    def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
+        """Return who is there and has budget left, as far as is known; nobody if the run is over.
+
+        Too few nodes are an error: more may be started.  Too few budgets are the end, which nothing can change.
+        """
+        if self._roster is None:
+            return []
+        self._roster.know(self._clients())
+        found = self._roster.present(
+            grid, self._selector.per_round, self._wait, least=self._least, without=self.exhausted
+        )
+        self.here = dict(found.nodes)
+        self.learn(found.releases)
+        ready = [client for client in self.here if client not in self.exhausted]
+        if len(ready) < self._least:
+            if self.over() is not None:
+                return []
+            raise NotEnoughClientsError(
+                f"candidates are {len(ready)} ({len(self.here)} there, {len(self.exhausted)} without budget), but "
+                f"round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
+            )
+        return ready
+
+    def learn(self, told: Mapping[ClientId, int], answered: Iterable[ClientId] = ()) -> None:
+        """Take over the counts of releases that clients tell, and notice whose budget is gone by these or by answers.
+
+        A pick without an answer counts as a release, but nobody is out for that: a client that has budget may still be
+        asked, and one that has not refuses by itself.
+        """
+        self._selector.report(told)
+        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
+        if limit is None:
+            return
+        sure = [*told, *answered]
+        counts = cohort.releases[cohort.rows(sure)].tolist()
+        self.exhausted |= {client for client, count in zip(sure, counts, strict=True) if count >= limit}
+        guessed = (cohort.ids[row] for row in np.flatnonzero((cohort.releases >= limit) & cohort.present).tolist())
+        self._selector.report({client: limit - 1 for client in guessed if client not in self.exhausted})
+
+    def doubt(self, clients: Iterable[ClientId]) -> None:
+        """Let these say hello again before they are candidates."""
+        if self._roster is not None:
+            self._roster.doubt(clients)
+
+    def over(self) -> str | None:
+        """Say why no round can be played any more, for want of budget; None while one can."""
+        clients = self._clients()
+        solvent = sum(client not in self.exhausted for client in clients)
+        if not solvent:
+            return "no client has budget left"
+        if solvent < self._least <= len(clients):
+            return f"{solvent} of {len(clients)} clients have budget left, but a round needs {self._least}"
+        return None
+
+    def _clients(self) -> list[ClientId]:
+        return list(compress(self._selector.cohort.ids, self._selector.cohort.present))

@@ -1,0 +1,180 @@
+"""Who is who: SuperNode ids change at every restart, so the selector knows nodes by a name that stays.
+
+``hello`` asks the client's mod for the owner's name for it; ``registered`` and ``key`` take what the SuperLink
+verified of a SuperNode with key authentication; ``node`` takes the id itself, which stays only with authentication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from logging import INFO, WARNING
+from typing import Literal, TypeAlias, get_args
+
+from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.supercore import log
+
+from pausefl.errors import require
+from pausefl.flower.protocol import RECORD, Note, Request
+from pausefl.flower.server.grid import TimedGrid
+from pausefl.types import ClientId, Seconds
+
+Names: TypeAlias = Literal["hello", "registered", "key", "node"]
+
+_TRIES = 3
+_REST = 5
+"""How many rounds a node is left alone that failed so often, or that nobody knows: its owner may mend it meanwhile."""
+_GRACE: Seconds = 15.0
+_LIFE: Seconds = 300.0
+"""For how long a hello waits for its node; then the SuperLink answers for it, and it is asked again."""
+
+_READ: Mapping[str, Callable[[NodeInfo], str]] = {
+    "registered": lambda node: node.name,
+    "key": lambda node: sha256(node.public_key).hexdigest()[:16] if node.public_key else "",
+    "node": lambda node: str(node.node_id),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The clients that can be asked now, each with its node; and what those that said hello have released."""
+
+    nodes: Mapping[ClientId, int]
+    releases: Mapping[ClientId, int]
+
+
+def check_names(names: Names) -> None:
+    """Refuse a way to recognise nodes that is not known."""
+    require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
+
+
+@dataclass(slots=True)
+class _Outsider:
+    """A node that is no candidate: how often it failed, what it said, and in which round it is asked again."""
+
+    failures: int = 0
+    name: str = ""
+    said: str = ""
+    until: int = 0
+
+
+class Roster:
+    """Finds the known clients among the nodes.
+
+    Every node is asked once, and again if it fails or falls silent.  One that keeps failing, or that nobody knows, is
+    left alone for some rounds, unless there are too few without it, it went away and came back, or its name has joined.
+    With ``enough`` known clients there, the others are waited for only a moment, and only the first time.  Of two nodes
+    with one name the later counts: a SuperNode after a restart.
+    """
+
+    def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
+        check_names(names)
+        self._names, self._run = names, run
+        self._by_name: dict[str, ClientId] = {}
+        self.know(clients)
+        self._known: dict[int, ClientId] = {}
+        self._node_of: dict[ClientId, int] = {}
+        self._releases: dict[ClientId, int] = {}
+        self._asked: dict[str, int] = {}
+        self._outside: dict[int, _Outsider] = {}
+        self._round = 0
+
+    def know(self, clients: Iterable[ClientId]) -> None:
+        """Look for these from now on: clients may join and leave in mid-run."""
+        self._by_name = {str(client): client for client in clients}
+
+    def present(
+        self,
+        grid: TimedGrid,
+        enough: int,
+        wait: Seconds,
+        *,
+        least: int | None = None,
+        without: Collection[ClientId] = (),
+    ) -> Present:
+        """Return who is there, waiting at most ``wait`` seconds for ``enough`` of them, not counting those ``without``.
+
+        After the first time ``least`` of them will do, and the others are given a moment only if they are on their way.
+        """
+        start, tried, found = grid.now(), set[int](), enough
+        self._round += 1
+        while True:
+            nodes = {node.node_id: node for node in grid.get_nodes()}
+            self._outside = {node: one for node, one in self._outside.items() if node in nodes}
+            self._asked = {number: node for number, node in self._asked.items() if node in nodes}
+            self._meet(grid, nodes, tried, needy=found < enough)
+            here = self._here(nodes)
+            found = sum(client not in without for client in here)
+            waited = grid.now() - start
+            coming = not nodes.keys().isdisjoint(self._asked.values()) and waited < min(_GRACE, wait)
+            if self._round == 1:
+                done = found >= enough and not coming
+            else:
+                done = found >= enough or (found >= (enough if least is None else least) and not coming)
+            if done or waited >= wait:
+                told, self._releases = self._releases, {}
+                return Present(here, {client: count for client, count in told.items() if client in here})
+            grid.pause()
+
+    def doubt(self, clients: Iterable[ClientId]) -> None:
+        """Let these say hello again before they are candidates: they did not answer, and may be gone."""
+        doubted = set(clients) if self._names == "hello" else set()
+        self._known = {node: client for node, client in self._known.items() if client not in doubted}
+
+    def _here(self, nodes: Mapping[int, NodeInfo]) -> dict[ClientId, int]:
+        known = self._known.items()
+        return {client: node for node, client in known if node in nodes and str(client) in self._by_name}
+
+    def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int], *, needy: bool) -> None:
+        fresh = [node for node in nodes if node not in self._known]
+        if self._names != "hello":
+            for node in fresh:
+                self._name(node, _READ[self._names](nodes[node]), nodes)
+            return
+        asked = {*tried, *self._asked.values()}
+        new = [node for node in fresh if node not in asked and (needy or self._due(node))]
+        tried.update(new)
+        hello = Request(self._run, 0, hello=True).record()
+        self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
+        for message in grid.pull_messages(list(self._asked)) if self._asked else ():
+            number = message.metadata.reply_to_message_id
+            if number not in self._asked:
+                continue
+            node = self._asked.pop(number)
+            if message.has_error():
+                # The SuperLink's own errors tell of the way there, not of the node.
+                failed = message.metadata.src_node_id == node
+                self._keep_out(node, f"gave no name: {message.error.reason!r:.200}", failures=int(failed))
+                continue
+            note = Note.of(message)
+            client = self._name(node, "" if note is None else note.name, nodes)
+            if note is not None and client is not None:
+                self._releases[client] = note.releases
+
+    def _due(self, node: int) -> bool:
+        one = self._outside.get(node)
+        return one is None or self._round >= one.until or one.name in self._by_name
+
+    def _name(self, node: int, name: str, nodes: Collection[int]) -> ClientId | None:
+        client = self._by_name.get(name)
+        if client is None:
+            said = f"calls itself {name!r}, which the selector does not know" if name else "gave no name"
+            self._keep_out(node, said, name, _TRIES)
+            return None
+        self._outside.pop(node, None)
+        before = self._node_of.get(client, node)
+        if before != node and before in nodes:
+            log(WARNING, "pausefl: %r was node %s, which is still there, and is now node %s: %s", client, before, node,
+                "a restart, or a stranger that uses the name; only names='key' or 'registered' can tell")  # fmt: skip
+        log(INFO, "pausefl: node %s is %r", node, client)
+        self._known[node], self._node_of[client] = client, node
+        return client
+
+    def _keep_out(self, node: int, said: str, name: str = "", failures: int = 0) -> None:
+        one = self._outside.setdefault(node, _Outsider())
+        if said != one.said:
+            log(WARNING, "pausefl: node %s %s; it is not a candidate", node, said)
+        one.failures, one.name, one.said = one.failures + failures, name, said
+        one.until = self._round + (_REST if one.failures >= _TRIES else 1)

@@ -1,0 +1,92 @@
+"""Replies kept on the client's disk: a repeated request gets the very bytes that left before, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from pausefl.errors import StateFileError
+from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.system.state_file import read_state, write_state
+
+_KIND, _MARK = "reply", "in-use"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """Everything that leaves in answer to one request: noised arrays, allowed numbers, the count of releases."""
+
+    key: str
+    arrays: Mapping[str, Tensor]
+    metrics: Mapping[str, int | float]
+    releases: int
+    seconds: float | None
+
+
+class ReplyStore:
+    """The last few replies, a file each.
+
+    Law: ``load`` returns what ``store`` was given for this subject, release and request, to the bit, or None.  What is
+    kept here has been noised and charged: it may be sent to anybody.
+    """
+
+    __slots__ = ("_folder", "_keep")
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder, self._keep = folder, keep
+
+    def __bool__(self) -> bool:
+        """Whether anything was ever released beside this folder."""
+        return (self._folder / _MARK).exists() or (self._folder.is_dir() and any(self._folder.glob("*.reply")))
+
+    def prepare(self) -> None:
+        """Make the folder, and leave a mark in it that outlives all replies: a ledger belongs to it."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder.chmod(0o700)
+        (self._folder / _MARK).touch(mode=0o600)
+
+    def newest(self, subject: str) -> int:
+        """Return the highest count of releases that a kept reply of this subject tells of."""
+        return max((int(path.name.split("-")[1]) for path in self._folder.glob(f"{_name(subject)}-*.reply")), default=0)
+
+    def store(self, subject: str, release: str, request: str, reply: Reply) -> None:
+        """Keep a reply durably, and forget the oldest beyond ``keep`` of this subject."""
+        if not self._keep:
+            return
+        header = {
+            "subject": subject, "release": release, "request": request, "key": reply.key,
+            "metrics": dict(reply.metrics), "releases": reply.releases, "seconds": reply.seconds,
+            "shapes": {name: list(tensor.shape) for name, tensor in reply.arrays.items()},
+        }  # fmt: skip
+        # By number: a tensor's name may be anything.
+        arrays = {str(place): tensor for place, tensor in enumerate(reply.arrays.values())}
+        path = self._path(subject, release, reply.releases)
+        write_state(path, _KIND, header, arrays)
+        path.chmod(0o600)
+        kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
+        for old in kept[: -self._keep]:
+            old.unlink(missing_ok=True)
+
+    def load(self, subject: str, release: str, request: str) -> Reply | None:
+        """Return the reply to this very request; None if it is not kept, damaged, or was to another request."""
+        for path in self._folder.glob(f"{_name(subject)}-*-{_name(release)}.reply"):
+            try:
+                header, arrays = read_state(path, _KIND)
+            except (OSError, StateFileError):
+                continue
+            if (header["subject"], header["release"], header["request"]) == (subject, release, request):
+                shapes = header["shapes"].items()
+                tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
+                return Reply(header["key"], tensors, header["metrics"], header["releases"], header["seconds"])
+        return None
+
+    def _path(self, subject: str, release: str, number: int) -> Path:
+        return self._folder / f"{_name(subject)}-{number:012d}-{_name(release)}.reply"
+
+
+def _name(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,70 @@
+"""From arrays to an update and back: what the app trained, less what the server sent, bounded and noised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError, require
+from pausefl.privacy import Layers, Mechanism, Noise
+from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.types import Epsilon
+
+
+def digest(arrays: Mapping[str, Tensor]) -> str:
+    """Return a fingerprint of names, types, shapes and values."""
+    total = blake2b(digest_size=20)
+    for name, tensor in arrays.items():
+        total.update(repr((name, tensor.dtype.str, tensor.shape)).encode())
+        total.update(tensor.tobytes())
+    return total.hexdigest()
+
+
+def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
+    """Refuse a model from which no update could be released, before it costs any budget."""
+    require(bool(layers.released()), "model", "without tensors that leave", "of one tensor or more", "keep less local")
+    for name in layers.released():
+        if not np.isfinite(model[name]).all():
+            raise InvalidValueError(f"{name!r} holds NaN or infinity, but must be finite; send a sound model")
+
+
+def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+    """Return trained - model, of the tensors that leave; refuse whatever cannot be released."""
+    strange = sorted(set(trained) ^ set(model))
+    require(not strange, "tensors", strange, "those of the model", "return every tensor, and no other")
+    update = {}
+    for name in layers.released():
+        new, old = trained[name], model[name]
+        same = np.issubdtype(new.dtype, np.floating) and new.shape == old.shape
+        found = f"{new.dtype} {new.shape}"
+        require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it as it came")
+        with np.errstate(over="ignore", invalid="ignore"):
+            update[name] = new.astype(np.float64) - old.astype(np.float64)
+        finite = bool(np.isfinite(update[name]).all())
+        require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "training diverged")
+    return update
+
+
+def no_difference(model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+    """Return what a training that changed nothing would give."""
+    return {name: np.zeros(model[name].shape) for name in layers.released()}
+
+
+def released(
+    model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers,
+    mechanism: Mechanism, epsilon: Epsilon, noise: Noise,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return model + noised update; tensors that stay local come back as the server sent them."""
+    noised = mechanism.release(dict(update), epsilon, noise, layers=layers).update
+    if not isinstance(noised, dict):
+        raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
+    sums = {name: model[name].astype(np.float64) + tensor for name, tensor in noised.items()}
+    return {name: _narrow(sums[name], model[name]) if name in sums else model[name] for name in model}
+
+
+def _narrow(values: Tensor, like: Tensor) -> Tensor:
+    """Return the values in the model's precision; what it cannot hold becomes the largest it can."""
+    most = float(np.finfo(like.dtype).max)
+    return np.clip(values, -most, most).astype(like.dtype)

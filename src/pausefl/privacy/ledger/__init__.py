@@ -1,0 +1,1 @@
+"""Who has leaked how much, written down before anything leaves."""

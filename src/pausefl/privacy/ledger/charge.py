@@ -1,0 +1,154 @@
+"""One row of a ledger, and the one place that decides whether it may be written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import UnionType
+
+from pausefl.errors import AlreadyReservedError, BudgetExceededError, ScheduleChangedError, is_finite, require
+from pausefl.privacy.mechanisms.base import Mechanism
+from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.schedule import Schedule
+from pausefl.types import Epsilon
+
+UNSTATED = "unstated"
+
+DELTA_LIMIT = 1e-3
+"""The most delta a subject may give up in its life, whatever its budget of epsilon.
+
+Delta is the chance that the promise about epsilon fails, with no bound on what shows then.  Over all releases that
+must stay a rare accident: of a thousand clients at the limit at most one is expected to meet it.  At the usual delta
+of 1e-6 it allows a thousand releases, more than most schedules have any epsilon for.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One row: this release of this subject's data was its ``play``-th and may leak ``epsilon``, up to ``delta``.
+
+    ``budget`` and ``schedule`` are those fixed at the subject's first reservation.  ``unit``, ``delta``, ``loss`` (the
+    shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and ``noise``
+    follow from the mechanism and the source that were named; if none was, they are unstated, and delta counts as 0.
+    ``time`` is what the ledger's clock said, for the auditor only: nothing is decided by it.
+    """
+
+    subject: str
+    release: str
+    play: int
+    epsilon: Epsilon
+    delta: float
+    budget: Epsilon
+    schedule: str
+    unit: str
+    loss: str
+    least: Epsilon
+    mechanism: str
+    noise: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: the next epsilon of this subject, for this release, to be made by this mechanism."""
+
+    subject: str
+    release: str
+    schedule: Schedule
+    mechanism: Mechanism | None = None
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        check_names(subject=self.subject, release=self.release)
+        _require_kind("schedule", self.schedule, Schedule, "a Schedule", "e.g. Geometric(budget=40.0, decay=0.04)")
+        _require_kind("mechanism", self.mechanism, Mechanism | None, "a Mechanism, or left out", "pass the object")
+        _require_kind("noise", self.noise, Noise | None, "a Noise, or left out", "pass the source itself")
+        budget = self.schedule.budget
+        fine = is_finite(budget) and budget > 0.0
+        require(fine, "budget", budget, "a finite number above 0", "a budget without end is none")
+        # A default repr holds an address: the next process would not recognise its own schedule.
+        text = repr(self.schedule)
+        require(" at 0x" not in text, "schedule", text, "printed by its values", "give the schedule a __repr__")
+        check_names(schedule=text)
+        if self.mechanism is not None:
+            check_names(mechanism=repr(self.mechanism))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a decision needs of a subject's past: what was fixed at first, and what every release was charged."""
+
+    first: tuple[Epsilon, str] | None
+    releases: Sequence[str]
+    epsilons: Sequence[Epsilon]
+    deltas: Sequence[float]
+
+
+def next_charge(past: History, request: Request, time: float) -> Charge:
+    """Return the charge that follows the subject's ``past``, or refuse."""
+    subject, schedule, mechanism = request.subject, request.schedule, request.mechanism
+    require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
+    text = repr(schedule)
+    if past.first is not None and past.first != (schedule.budget, text):
+        raise ScheduleChangedError(
+            f"schedule is {text}, but {subject!r} was fixed to {past.first[1]} by its first release; use that one"
+        )
+    if request.release in past.releases:
+        raise AlreadyReservedError(
+            f"release {request.release!r} of {subject!r} is reserved already; "
+            "resend the stored bytes, or take a new name"
+        )
+    play = len(past.releases) + 1
+    epsilon = schedule.epsilon(play)
+    fine = is_finite(epsilon) and epsilon > 0.0
+    require(fine, "epsilon", epsilon, "a finite number above 0", "mend the schedule")
+    # The schedules keep within their budget by law; this guards against one that does not.
+    total = math.fsum([*past.epsilons, epsilon])
+    if not total <= schedule.budget:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} would bring it to {total!r}, but the budget is {schedule.budget!r}; "
+            "stop taking part"
+        )
+    unit: str = UNSTATED
+    delta, loss, least, label = 0.0, UNSTATED, 0.0, UNSTATED
+    if mechanism is not None:
+        guarantee, least, label = mechanism.guarantee, float(mechanism.least_epsilon), repr(mechanism)
+        unit, delta, loss = guarantee.unit, float(guarantee.delta), str(mechanism.loss)
+        _require_usable(mechanism, epsilon, play, subject)
+        _require_delta(math.fsum([*past.deltas, delta]), play, subject)
+    source = request.noise.name if request.noise is not None else UNSTATED
+    return Charge(
+        subject, request.release, play, float(epsilon), delta, float(schedule.budget), text,
+        unit, loss, least, label, source, float(time),
+    )  # fmt: skip
+
+
+def check_names(**names: object) -> None:
+    """Refuse a name that is no text, empty, or that no database could store and no terminal show as it is."""
+    for what, name in names.items():
+        fine = isinstance(name, str) and 0 < len(name) <= 1000 and name.isprintable()
+        require(fine, what, name, "printable text of 1 to 1000 characters", "name it, e.g. 'run/round'")
+
+
+def _require_kind(name: str, value: object, kind: type | UnionType, bound: str, remedy: str) -> None:
+    require(isinstance(value, kind), name, value, bound, remedy)
+
+
+def _require_usable(mechanism: Mechanism, epsilon: Epsilon, play: int, subject: str) -> None:
+    """Refuse a charge under which the mechanism would refuse to release: it would be spent for nothing."""
+    if epsilon < mechanism.least_epsilon:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} has epsilon {epsilon!r} left, but {mechanism.name} needs "
+            f"{mechanism.least_epsilon:g}; stop taking part"
+        )
+    most = mechanism.most_epsilon
+    require(epsilon <= most, "epsilon", epsilon, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
+
+
+def _require_delta(total: float, play: int, subject: str) -> None:
+    if not total <= DELTA_LIMIT:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} would bring its delta to {total:g}, but the limit is {DELTA_LIMIT:g}; "
+            "use a mechanism with a smaller delta from the start, or a pure one"
+        )

@@ -1,0 +1,109 @@
+"""What the rows of a ledger must be like: each chained by hash to the one before, and none that could not happen.
+
+A row here is ``(seq, *fields of a Charge, hash)``, as a database returns it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from pausefl.errors import PauseError
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, Charge, History
+from pausefl.privacy.schedule import Schedule, parse_schedule
+
+Row: TypeAlias = tuple[Any, ...]
+
+START = "0" * 64
+COLUMNS = ", ".join(field.name for field in fields(Charge))
+_KINDS = {"str": str, "int": int, "float": float, "Epsilon": float}
+_AT = {field.name: place for place, field in enumerate(fields(Charge), 1)}
+_TYPES = (int, *(_KINDS[str(field.type)] for field in fields(Charge)), str)
+
+
+class BrokenChain(Exception):  # noqa: N818 - never leaves the ledgers
+    """Why a chain cannot be trusted, in a few words."""
+
+
+def row_of(previous: str, seq: int, charge: Charge) -> Row:
+    """Return the row that chains this charge to what came before."""
+    return (seq, *astuple(charge), _digest(previous, (seq, *astuple(charge))))
+
+
+def charge_of(row: Row) -> Charge:
+    """Return what a row says, without its place and hash."""
+    return Charge(*row[1:-1])
+
+
+def check_rows(rows: Sequence[Row], start: int = 0) -> None:
+    """Raise unless all rows from ``start`` follow from those before it, which were checked earlier."""
+    previous = rows[start - 1][-1] if start else START
+    for place, row in enumerate(rows[start:], start + 1):
+        if tuple(map(type, row)) != _TYPES:
+            raise BrokenChain(f"row {place} holds a value of another kind than pausefl writes")
+        if row[0] != place or _digest(previous, row[:-1]) != row[-1]:
+            raise BrokenChain(f"row {place} was edited, moved or removed")
+        previous = row[-1]
+    accounts: dict[str, list[Row]] = {row[_AT["subject"]]: [] for row in rows[start:]}
+    for row in rows:
+        if row[_AT["subject"]] in accounts:
+            accounts[row[_AT["subject"]]].append(row)
+    for subject, mine in accounts.items():
+        _check_account(repr(subject), mine)
+
+
+def history(rows: Sequence[Row], subject: str) -> History:
+    """Return what is known of a subject from checked rows."""
+    at, release, epsilon, delta = (_AT[name] for name in ("subject", "release", "epsilon", "delta"))
+    mine = [row for row in rows if row[at] == subject]
+    first = (mine[0][_AT["budget"]], mine[0][_AT["schedule"]]) if mine else None
+    return History(first, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine])
+
+
+def _check_account(subject: str, rows: Sequence[Row]) -> None:
+    """Raise if the charges of one subject could not have been made, whatever their hashes say."""
+    budget, text = (rows[0][_AT[name]] for name in ("budget", "schedule"))
+    schedule = _schedule(text)
+    for number, row in enumerate(rows, 1):
+        play, epsilon, delta = row[_AT["play"]], row[_AT["epsilon"]], row[_AT["delta"]]
+        if play != number:
+            raise BrokenChain(f"the plays of {subject} have a gap at {number}")
+        if (row[_AT["budget"]], row[_AT["schedule"]]) != (budget, text):
+            raise BrokenChain(f"the schedule of {subject} changes at play {number}")
+        if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0):
+            raise BrokenChain(f"play {number} of {subject} has an impossible epsilon or delta")
+        # Another machine's exp may differ in its last bit: that is no tampering.
+        if schedule is not None and not math.isclose(epsilon, _due(schedule, play), rel_tol=1e-9):
+            raise BrokenChain(f"play {number} of {subject} was not charged what its schedule says")
+    if len({row[_AT["release"]] for row in rows}) < len(rows):
+        raise BrokenChain(f"{subject} has a release that was charged twice")
+    if schedule is not None and schedule.budget != budget:
+        raise BrokenChain(f"the budget of {subject} is not its schedule's")
+    if not math.fsum(row[_AT["epsilon"]] for row in rows) <= budget < math.inf:
+        raise BrokenChain(f"{subject} has spent more than its budget")
+    if not math.fsum(row[_AT["delta"]] for row in rows) <= DELTA_LIMIT:
+        raise BrokenChain(f"{subject} has spent more than the limit of delta")
+
+
+def _due(schedule: Schedule, play: int) -> float:
+    try:
+        return schedule.epsilon(play)
+    except PauseError:
+        return math.nan
+
+
+@lru_cache(maxsize=256)
+def _schedule(text: str) -> Schedule | None:
+    try:
+        return parse_schedule(text)
+    except PauseError:
+        return None  # a schedule from elsewhere
+
+
+def _digest(previous: str, values: Row) -> str:
+    return hashlib.sha256(json.dumps([previous, *values]).encode()).hexdigest()

@@ -1,0 +1,129 @@
+"""What an auditor is told of one subject: what it has leaked, by which bound, what is left, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pausefl.errors import BudgetExceededError, InvalidValueError, MissingExtraError, require
+from pausefl.privacy.accountant import Leakage, compose, events_of
+from pausefl.privacy.ledger.base import Ledger
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge
+from pausefl.privacy.schedule import Schedule, parse_schedule
+from pausefl.types import Epsilon
+
+_FAR = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One subject's account.  None means unknown; every epsilon stands beside its own delta."""
+
+    subject: str
+    schedule: str
+    releases: int
+    spent: Epsilon
+    spent_delta: float
+    budget: Epsilon
+    delta_limit: float
+    left: Epsilon
+    unstated: int
+    """How many releases named no mechanism: their delta is not known, and counts as 0."""
+    unit: str
+    tight: Epsilon | None
+    tight_delta: float
+    bound: Epsilon
+    bound_delta: float
+    method: str
+    """Which of sum and tight bound is the smaller at ``tight_delta``, and so gives ``bound``."""
+    whole_update: Epsilon | None
+    whole_delta: float | None
+    releases_left: int | None
+    """Until the schedule ends, its epsilons fall below what the mechanism can do, or delta is used up."""
+    ended_by: str
+    releases_until_99_percent: int | None
+    mechanisms: list[str]
+
+
+def statement(ledger: Ledger, subject: str, *, dimension: int | None = None, delta: float = 1e-6) -> Statement:
+    """Return the account of a subject that has been charged at least once.
+
+    >>> from pausefl.privacy import FixedHorizon, Laplace, MemoryLedger
+    >>> ledger = MemoryLedger()
+    >>> made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="coordinate", width=1.0))
+    >>> found = statement(ledger, "a", dimension=10)
+    >>> found.releases_left, found.ended_by, round(found.whole_update, 3)
+    (3, 'schedule', 20.0)
+    """
+    require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
+    require(dimension is None or dimension >= 1, "dimension", dimension, "1 or more", "count an update's coordinates")
+    rows = ledger.charges(subject)
+    require(bool(rows), "subject", subject, "one that was charged", "ask the ledger for its subjects")
+    units = {row.unit for row in rows}
+    unit = units.pop() if len(units) == 1 else "mixed"
+    spent, slack = ledger.spent(subject), ledger.spent_delta(subject)
+    found = _composed(rows, delta)
+    whole, whole_delta = None, None
+    if unit == "update":
+        whole, whole_delta = spent, slack
+    elif unit == "coordinate" and dimension is not None:
+        whole, whole_delta = spent * dimension, min(1.0, slack * dimension)
+    left, ended_by, until = _ahead(rows, slack)
+    return Statement(
+        subject, rows[0].schedule, len(rows), spent, slack, rows[0].budget, DELTA_LIMIT,
+        max(0.0, rows[0].budget - spent), sum(row.mechanism == UNSTATED for row in rows), unit,
+        found.tight_epsilon if found else None, delta, found.epsilon if found else spent,
+        found.delta if found else slack, found.method if found else "sum", whole, whole_delta, left, ended_by, until,
+        sorted({f"{row.mechanism}, noise: {row.noise}" for row in rows}),
+    )  # fmt: skip
+
+
+def _composed(rows: Sequence[Charge], delta: float) -> Leakage | None:
+    try:
+        events = events_of(rows)
+        return compose(events, delta=delta) if events else None
+    except MissingExtraError:
+        return None
+
+
+def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int | None]:
+    """Return how many releases are left, what ends them, and how many until 99 % of the budget is gone."""
+    plays, last = len(rows), rows[-1]
+    ends = []
+    if last.delta > 0.0:
+        # The same rounding as a reservation's: a little short rather than one too many.
+        ends.append((max(0, int((DELTA_LIMIT - slack) / last.delta * (1.0 + 1e-12))), "delta"))
+    until = None
+    try:
+        schedule = parse_schedule(last.schedule)
+    except InvalidValueError:
+        pass  # a schedule from elsewhere: what is left is known, how fast it goes is not
+    else:
+        until = _first(lambda count: float(schedule.spent(count)) >= 0.99 * last.budget, plays)
+        over = _first(lambda count: _epsilon(schedule, count + 1) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
+        if schedule.limit is not None and schedule.limit - plays <= (over if over is not None else _FAR):
+            ends.append((schedule.limit - plays, "schedule"))
+        elif over is not None:
+            ends.append((over, "least epsilon"))
+    left, why = min(ends, default=(None, "nothing"), key=lambda end: end[0] if end[0] is not None else _FAR)
+    return left, why, until
+
+
+def _epsilon(schedule: Schedule, play: int) -> Epsilon:
+    try:
+        return schedule.epsilon(play)
+    except BudgetExceededError:
+        return 0.0
+
+
+def _first(reached: Callable[[int], bool], plays: int) -> int | None:
+    """Return how many more releases until ``reached``, by doubling and halving; None if not within a billion."""
+    low, high = plays, max(1, plays)
+    while not reached(high):
+        low, high = high, high * 2
+        if high > _FAR:
+            return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle + 1, high)
+    return low - plays

@@ -1,0 +1,173 @@
+"""What a mechanism is: it bounds an update by its own clip, adds the noise this bound needs, and states what holds."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from pausefl.errors import is_finite, require
+from pausefl.privacy.mechanisms.layers import Layers, Tensor, Update, pack, unpack
+from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.rounding import SHAVE
+from pausefl.types import Epsilon, FloatArray
+
+Unit: TypeAlias = Literal["coordinate", "update"]
+
+_SMALL, _LARGE = 1e-30, 1e30
+_TRIAL = 4
+"""Coordinates of an update that the audit releases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What holds: for *any* two inputs (local DP), the outputs differ by at most e^epsilon, up to ``delta``.
+
+    ``unit`` says for what: the whole update, or one coordinate of it with the others fixed.  In the second case basic
+    composition gives d x epsilon for the whole update, which :meth:`whole_update` spells out.
+
+    >>> Guarantee("coordinate", "linf", 0.0015).sentence(1.5, 25_818)
+    'epsilon = 1.5 per coordinate, any two inputs, linf norm at most 0.0015; whole update (d = 25818): 38727'
+    """
+
+    unit: Unit
+    norm: str
+    bound: float
+    delta: float = 0.0
+    adjacency: str = "any two inputs"
+
+    @property
+    def pure(self) -> bool:
+        """Whether no failure probability is left."""
+        return self.delta == 0.0
+
+    def whole_update(self, epsilon: Epsilon, dimension: int) -> Epsilon:
+        """Return what ``epsilon`` in this unit means for an update of this dimension as a whole."""
+        return epsilon * dimension if self.unit == "coordinate" else epsilon
+
+    def sentence(self, epsilon: Epsilon, dimension: int) -> str:
+        """Say it in one line, for a report."""
+        slack = "" if self.pure else f", delta = {self.delta:g}"
+        per = f"epsilon = {epsilon:g} per {self.unit}{slack}, {self.adjacency}, {self.norm} norm at most {self.bound:g}"
+        return f"{per}; whole update (d = {dimension}): {self.whole_update(epsilon, dimension):.10g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What may leave, and what is to be said about it."""
+
+    update: dict[str, Tensor] | Tensor
+    epsilon: Epsilon
+    dimension: int
+    mechanism: str
+    guarantee: Guarantee
+    noise: Noise
+
+    @property
+    def private(self) -> bool:
+        """Whether the noise came from a source that an attacker cannot replay."""
+        return self.noise.private
+
+    def record(self) -> dict[str, Any]:
+        """Return everything but the update itself, ready for JSON."""
+        return {
+            "mechanism": self.mechanism,
+            "unit": self.guarantee.unit,
+            "adjacency": self.guarantee.adjacency,
+            "norm": self.guarantee.norm,
+            "bound": self.guarantee.bound,
+            "epsilon": self.epsilon,
+            "delta": self.guarantee.delta,
+            "dimension": self.dimension,
+            "whole_update_epsilon": self.guarantee.whole_update(self.epsilon, self.dimension),
+            "source": self.noise.name,
+            "private": self.noise.private,
+            "note": self.noise.note,
+        }
+
+
+class Mechanism(ABC):
+    """Turns an update into something that may leave; an implementation fills in ``_randomize`` and its guarantee.
+
+    Law: whatever the input, ``release`` either raises :class:`~pausefl.errors.InvalidValueError` and releases nothing,
+    or returns an output whose distribution obeys ``guarantee`` at that ``epsilon``.  The sensitivity follows from the
+    mechanism's own clip.  The input is never changed.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    loss: ClassVar[Literal["laplace", "gaussian", "pure", "unstated"]] = "unstated"
+    """The shape of the privacy loss, for tight accounting: ``pure`` fits any mechanism without delta."""
+    least_epsilon: ClassVar[Epsilon] = 1e-9
+    most_epsilon: ClassVar[Epsilon] = 1e6
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What holds at each release."""
+
+    def release(self, update: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None) -> Released:
+        """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``."""
+        self._require_epsilon(epsilon)
+        vector = self._randomize(pack(update, layers), float(epsilon), noise)
+        # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
+        outcome = unpack(vector, update, layers)
+        return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
+
+    def label(self, noise: Noise) -> str:
+        """Return what to write into a ledger: the mechanism, its clip, and whether its noise is private."""
+        return f"{self!r}, {noise.note}"
+
+    def trials(self, level: float, runs: int, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        """Return ``runs`` releases, a row each, of an update of ``level`` x bound along an axis; for the audit."""
+        self._require_epsilon(epsilon)
+        rows = np.zeros((runs, _TRIAL))
+        rows[:, 0] = level * self.guarantee.bound
+        return self._randomize_rows(rows, epsilon, noise)
+
+    def _require_epsilon(self, epsilon: Epsilon) -> None:
+        require(
+            is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
+            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing where none is left",
+        )  # fmt: skip
+
+    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        """Randomise each row as an update of its own; to be overridden where one call of the source can serve all."""
+        return np.stack([self._randomize(row, epsilon, noise) for row in rows])
+
+    @abstractmethod
+    def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        """Return the randomised vector; ``vector`` is finite, not empty, and the mechanism's to overwrite."""
+
+
+def clip_norm(vector: FloatArray, order: Literal[1, 2], bound: float) -> None:
+    """Scale the vector in place so that its L1 or L2 norm is at most ``bound``, for certain.
+
+    Rounding in the norm and in the product is far below the shave, so the exact norm of the floats that result
+    keeps the bound.
+    """
+    norm = vector_norm(vector, order)
+    if norm > bound * SHAVE:
+        # Dividing first by the largest entry keeps huge updates from overflowing.
+        vector /= float(np.abs(vector).max())
+        vector *= bound * SHAVE / vector_norm(vector, order)
+
+
+def vector_norm(vector: FloatArray, order: Literal[1, 2]) -> float:
+    """Return the norm in float64; infinite only if it is beyond float64."""
+    with np.errstate(over="ignore", under="ignore"):
+        if order == 1:
+            return float(np.abs(vector).sum())
+        squares = float(np.dot(vector, vector))
+        if 1e-200 < squares < math.inf:
+            return math.sqrt(squares)
+        top = float(np.abs(vector).max())
+        return top * math.sqrt(float(np.dot(vector / top, vector / top))) if top > 0.0 else 0.0
+
+
+def require_bound(name: str, value: float, remedy: str) -> None:
+    """Refuse a clip that is no number, or so extreme that floats no longer carry it."""
+    require(_SMALL <= value <= _LARGE, name, value, f"between {_SMALL:g} and {_LARGE:g}", remedy)

@@ -1,0 +1,79 @@
+"""The Gaussian mechanism with the analytic calibration, which holds for every epsilon.
+
+Reference: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from pausefl.errors import require
+from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound
+from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.types import Epsilon, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Mechanism):
+    """Scale the update to an L2 norm of at most ``l2``, then add the least Gaussian noise that gives (epsilon, delta).
+
+    Two such updates differ by up to 2 x l2, and the noise is calibrated to that.
+
+    >>> round(Gaussian(l2=1.0, delta=1e-5).sigma(1.0), 3)
+    7.461
+    """
+
+    name: ClassVar[str] = "gaussian"
+    least_epsilon: ClassVar[Epsilon] = 1e-6  # below it the two terms of delta cancel in floats
+    loss: ClassVar[Literal["gaussian"]] = "gaussian"
+    l2: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_bound("l2", self.l2, "it is the norm of a typical update")
+        require(1e-12 <= self.delta <= 0.1, "delta", self.delta, "between 1e-12 and 0.1", "1e-6 is common")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Up to delta, for any two inputs."""
+        return Guarantee("update", "l2", self.l2, self.delta)
+
+    def sigma(self, epsilon: Epsilon) -> float:
+        """Return the standard deviation of the noise at this epsilon."""
+        return 2.0 * self.l2 * noise_multiplier(epsilon, self.delta)
+
+    def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
+
+    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        for row in rows:
+            clip_norm(row, 2, self.l2)
+        multiplier = noise_multiplier(epsilon, self.delta)
+        noise.gaussian(rows.reshape(-1), 2.0 * self.l2, multiplier, coordinates=rows.shape[1])
+        return rows
+
+
+def gaussian_delta(epsilon: Epsilon, multiplier: float) -> float:
+    """Return the exact delta of Gaussian noise of ``multiplier`` x sensitivity."""
+    # Balle and Wang (2018), eq. (6), the second term in logarithms: e^epsilon alone would overflow.
+    a, b = 0.5 / multiplier, epsilon * multiplier
+    return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
+
+
+@lru_cache(maxsize=1024)
+def noise_multiplier(epsilon: Epsilon, delta: float) -> float:
+    """Return the least sigma / sensitivity that gives (epsilon, delta), rounded up."""
+    low, high = 1e-6, 1e12
+    while high / low > 1.0 + 1e-12:
+        middle = math.sqrt(low * high)
+        if gaussian_delta(epsilon, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high * (1.0 + 1e-9)

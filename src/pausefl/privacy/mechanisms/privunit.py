@@ -1,0 +1,122 @@
+"""PrivUnit: the whole update under pure epsilon-LDP with an error of about d / epsilon, so that learning survives it.
+
+References: Bhowmick et al. (2018), Algorithm 1 (uniform on a cap of the sphere); Asi, Feldman and Talwar (2022),
+Algorithm 2 (PrivUnitG, the same with a Gaussian vector).  The cut comes from
+:mod:`pausefl.privacy.mechanisms.privunit_cap`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pausefl.errors import require
+from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, require_bound, vector_norm
+from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.mechanisms.privunit_cap import Cap, best_cap
+from pausefl.privacy.mechanisms.privunit_norm import best_levels
+from pausefl.types import Epsilon, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class PrivUnit(Mechanism):
+    """Release a random vector that leans towards the update's direction, scaled so that its mean is right.
+
+    ``norm="fixed"``: only the direction counts; the mean is l2 x update / ||update||.  ``norm="private"``: the norm,
+    clipped to l2, is released too, under its own share of epsilon, and the mean is the clipped update; the share is
+    the one of least error unless ``norm_share`` says otherwise.  ``kind="gaussian"`` is PrivUnitG, ``"sphere"`` the
+    original.  A zero update has no direction: a uniform one takes its place, drawn by the client; the mean is zero.
+
+    Law: for unit u, E[output] = l2 u and E||output / l2 - u||^2 = ``error(d, epsilon)`` with a fixed norm.
+
+    Deviation: the secure source draws ordinary floats of 52 random bits and rounds the output to a grid; epsilon is
+    exact for the real-valued mechanism, and no proof covers its floats.  A billionth is set aside for rounding.
+
+    >>> from pausefl.privacy import SimulatedNoise
+    >>> mechanism = PrivUnit(l2=1.0)
+    >>> released = mechanism.release(np.ones(100), 8.0, SimulatedNoise(np.random.default_rng(0)))
+    >>> bool(released.update.mean() > 0.0), round(mechanism.error(100, 8.0), 1)
+    (True, 13.3)
+    """
+
+    name: ClassVar[str] = "privunit"
+    loss: ClassVar[Literal["pure"]] = "pure"
+    least_epsilon: ClassVar[Epsilon] = 1e-6
+    most_epsilon: ClassVar[Epsilon] = 500.0
+    l2: float
+    norm: Literal["fixed", "private"] = "fixed"
+    kind: Literal["gaussian", "sphere"] = "gaussian"
+    norm_share: float | None = None
+
+    def __post_init__(self) -> None:
+        require_bound("l2", self.l2, "it is the norm of a typical update")
+        require(self.norm in ("fixed", "private"), "norm", self.norm, "'fixed' or 'private'", "choose one")
+        require(self.kind in ("gaussian", "sphere"), "kind", self.kind, "'gaussian' or 'sphere'", "choose one")
+        share = self.norm_share
+        require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
+        require(share is None or 0.01 <= share <= 0.99, "norm_share", share, "between 0.01 and 0.99", "0.1 is common")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure, for any two inputs."""
+        return Guarantee("update", "l2", self.l2)
+
+    def split(self, dimension: int, epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
+        """Return what the direction and what the norm may leak; together epsilon."""
+        if self.norm == "fixed":
+            return epsilon, 0.0
+        share = self.norm_share or _best_share(dimension, epsilon, self.kind == "gaussian")
+        return (1.0 - share) * epsilon, share * epsilon
+
+    def cap(self, dimension: int, epsilon: Epsilon) -> Cap:
+        """Return the cut that a release at this epsilon uses."""
+        return best_cap(dimension, self.split(dimension, epsilon)[0], self.kind == "gaussian")
+
+    def error(self, dimension: int, epsilon: Epsilon, length: float = 1.0) -> float:
+        """Return E||output - mean||^2 / l2^2 for an update of norm ``length`` x l2, in closed form."""
+        direction = self.cap(dimension, epsilon).variance
+        if self.norm == "fixed":
+            return direction
+        levels = best_levels(self.split(dimension, epsilon)[1])
+        return levels.second(min(length, 1.0)) * (direction + 1.0) - min(length, 1.0) ** 2
+
+    def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+        d = vector.size
+        cap = self.cap(d, epsilon)
+        length = vector_norm(vector, 2)
+        # Drawn for every update, needed or not: the time it takes must not tell which updates are zero.
+        spare = noise.normal(d)
+        if length == 0.0:
+            vector = spare
+        # Divided by the largest entry first: neither huge nor tiny updates may overflow or lose their direction.
+        vector /= float(np.abs(vector).max())
+        vector /= math.sqrt(float(np.dot(vector, vector)))
+        coin, place = noise.uniform(2)
+        along = cap.along(coin, place)
+        across = noise.normal(d)
+        across -= float(np.dot(across, vector)) * vector
+        if self.kind == "gaussian":
+            across /= math.sqrt(d)
+        elif d > 1:
+            across *= math.sqrt(max(0.0, 1.0 - along * along) / float(np.dot(across, across)))
+        vector *= along
+        if d > 1:
+            vector += across
+        vector *= self.l2 / cap.mean
+        noise.settle(vector, self.l2 / cap.mean / math.sqrt(d))
+        if self.norm == "private":
+            vector *= best_levels(self.split(d, epsilon)[1]).release(min(length / self.l2, 1.0), noise)
+        return vector
+
+
+@lru_cache(maxsize=4096)
+def _best_share(dimension: int, epsilon: Epsilon, gaussian: bool) -> float:
+    def error(share: float) -> float:
+        direction = best_cap(dimension, (1.0 - share) * epsilon, gaussian).variance
+        return best_levels(share * epsilon).second(1.0) * (direction + 1.0)
+
+    return min((i / 20.0 for i in range(1, 13)), key=error)

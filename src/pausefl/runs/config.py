@@ -1,0 +1,198 @@
+"""A run as one validated file: every key has a default, unknown keys are refused with the nearest known one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from pausefl.errors import ConfigError
+from pausefl.system.settings import Section, validated, value_of
+from pausefl.system.toml import read_toml
+
+DATA_NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
+
+
+class Data(Section):
+    """What is learned, and who holds which part of it."""
+
+    name: str = "digits"
+    train_size: int | None = Field(default=None, ge=1)
+    partition: Literal["iid", "sizes", "labels"] = "iid"
+    concentration: float = Field(default=3.0, gt=0)
+    dominant: float = Field(default=0.25, ge=0, le=1)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in DATA_NAMES and ":" not in name:
+            close = get_close_matches(name, DATA_NAMES, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
+            known = ", ".join(DATA_NAMES)
+            raise ValueError(f"data.name is {name!r}, but must be {known} or 'package.module:function'; {hint}")
+        return name
+
+
+class NetworkSection(Section):
+    """Clients and how long they take."""
+
+    clients: int = Field(default=30, ge=1)
+    latency: Literal["two-groups", "normal", "lognormal", "exponential", "pareto", "trace"] = "two-groups"
+    tau_min: float = Field(default=0.05, gt=0)
+    mean: float = Field(default=0.5, gt=0)
+    slowest: float | None = Field(default=None, gt=0)
+    spread: float = Field(default=0.5, gt=0)
+    trace: str | None = None
+    availability: Literal["always", "bernoulli", "on-off", "trace"] = "always"
+    probability: float = Field(default=0.9, ge=0, le=1)
+    leave: float = Field(default=0.1, ge=0, le=1)
+    back: float = Field(default=0.5, ge=0, le=1)
+    availability_trace: str | None = None
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    deadline: float | None = Field(default=None, gt=0)
+    clusters: int | None = Field(default=None, ge=1)
+    congestion: float = Field(default=0.0, ge=0)
+
+
+class SelectionSection(Section):
+    """Who takes part."""
+
+    policy: str = "pause"
+    per_round: int = Field(default=5, ge=1)
+    alpha: float = Field(default=100.0, ge=0)
+    beta: float = Field(default=2.0, gt=1)
+    gamma: float = Field(default=5.0, ge=0)
+    zeta: float = Field(default=1.0, ge=0)
+    rho: float = Field(default=0.0, ge=0)
+    steps: int | None = Field(default=None, ge=0)
+    kappa: float | None = Field(default=None, gt=0)
+    paper_scale: bool = False
+
+
+class Privacy(Section):
+    """How much each client may leak, and by which mechanism."""
+
+    enabled: bool = True
+    budget: float = Field(default=40.0, gt=0)
+    schedule: Literal["geometric", "power-law", "fixed-horizon"] = "geometric"
+    decay: float = Field(default=0.04, gt=0)
+    exponent: float = Field(default=2.0, gt=1)
+    releases: int = Field(default=100, ge=1)
+    mechanism: Literal["laplace", "gaussian", "privunit"] = "laplace"
+    unit: Literal["coordinate", "update"] = "coordinate"
+    width: float = Field(default=0.003, gt=0)
+    clip: float = Field(default=1.0, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    batch_norm: Literal["keep-local", "refuse"] = "keep-local"
+
+
+class Learning(Section):
+    """How clients train."""
+
+    enabled: bool = True
+    model: str = "mlp"
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = Field(default=0.01, gt=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    batch: int = Field(default=20, ge=1)
+    epochs: int = Field(default=1, ge=1)
+    max_steps: int = Field(default=100, ge=0)  # 0: no limit
+    optimizer_state: Literal["keep", "fresh"] = "keep"
+    device: str = "cpu"
+
+
+class Run(Section):
+    """How long, how often."""
+
+    rounds: int = Field(default=300, ge=1)
+    seed: int = Field(default=0, ge=0)
+    evaluate_every: int = Field(default=1, ge=1)
+    checkpoint_every: int = Field(default=10, ge=1)
+
+
+class Config(Section):
+    """One run."""
+
+    data: Data = Data()
+    network: NetworkSection = NetworkSection()
+    selection: SelectionSection = SelectionSection()
+    privacy: Privacy = Privacy()
+    learning: Learning = Learning()
+    run: Run = Run()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Refuse keys that cannot be met, or cannot do anything, beside the others."""
+        network, learning = self.network, self.learning
+        most, floor = network.clients, network.tau_min
+        if self.selection.per_round > most:
+            raise ValueError(
+                f"selection.per_round is {self.selection.per_round}, but must be at most network.clients = {most}; "
+                "pick fewer, or let more take part"
+            )
+        if network.deadline is not None and network.deadline <= floor and network.latency != "trace":
+            raise ValueError(
+                f"network.deadline is {network.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
+                "could answer in time"
+            )
+        idle = {
+            "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
+            "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
+            "network.spread": network.spread != NetworkSection.model_fields["spread"].default
+            and network.latency not in ("normal", "lognormal")
+            and "it belongs to normal and lognormal latency",
+            "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
+        }
+        for key, why in idle.items():
+            if why:
+                raise ValueError(f"{key} has no effect here: {why}")
+        return self
+
+    @property
+    def title(self) -> str:
+        """The run's policy, as tables and charts call it."""
+        selection = self.selection
+        published = selection.policy == "sa-pause" and selection.paper_scale and selection.kappa in (None, 30)
+        return (
+            selection.policy
+            + (" (as published)" if published else "")
+            + ("" if self.privacy.enabled else " (no privacy)")
+        )
+
+    def toml(self) -> str:
+        """Return the resolved configuration as TOML; keys without a value are left out."""
+        lines = []
+        for section, values in self.model_dump().items():
+            lines.append(f"[{section}]")
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """Read a file and apply overrides of the form ``section.key=value``."""
+    return make_config(read_toml(path), overrides)
+
+
+def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
+    """Validate a configuration; the error names the key, the value, the bound and the nearest known key."""
+    merged = {section: dict(values) if isinstance(values, Mapping) else values for section, values in content.items()}
+    for override in overrides:
+        name, found, text = override.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not found or not dot or not isinstance(merged.setdefault(section, {}), dict):
+            raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
+        merged[section][key] = value_of(text.strip())
+    return validated(Config, merged)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)

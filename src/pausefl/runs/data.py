@@ -1,0 +1,123 @@
+"""A run as numbers: a column per quantity, smoothed as in the paper, and what each client did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError
+from pausefl.runs.build import build_latency, build_schedule
+from pausefl.runs.config import Config
+from pausefl.types import FloatArray, IntArray
+
+SMOOTH = 10
+"""Rounds over which accuracy is averaged, as in the paper's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """One finished or unfinished run; ``config`` is None for a curve that somebody else measured."""
+
+    name: str
+    config: Config | None
+    records: Sequence[Mapping[str, Any]]
+    summary: Mapping[str, Any] | None
+    folder: Path | None = field(default=None, compare=False)
+
+    def column(self, name: str) -> FloatArray:
+        """Return a number per round; NaN where a round has none."""
+        return np.array([np.nan if r.get(name) is None else r[name] for r in self.records], dtype=np.float64)
+
+    def smoothed_accuracy(self) -> FloatArray:
+        """Return, per round, the mean of the scores of the last ten rounds (or the last score, if it is older)."""
+        return _smoothed(self.column("accuracy"))
+
+    def smoothed_term(self, name: str) -> FloatArray:
+        """Return, per round, what a term of the reward contributed to the choice, over the last ten rounds."""
+        values = [(record.get("terms") or {}).get(name) for record in self.records]
+        return _smoothed(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
+
+    def series(self, name: str) -> FloatArray:
+        """Return a curve as charts show it: ``accuracy`` and ``terms.NAME`` smoothed, other columns as they are."""
+        if name == "accuracy":
+            return self.smoothed_accuracy()
+        section, _, term = name.partition(".")
+        return self.smoothed_term(term) if section == "terms" else self.column(name)
+
+    @property
+    def settings(self) -> Config:
+        """How it was configured; a curve of somebody else's has no such thing."""
+        if self.config is None:
+            raise InvalidValueError(f"{self.name} is a curve without a configuration; name a run")
+        return self.config
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return self.settings.network.clients
+
+    def picks(self) -> IntArray:
+        """Return how often each client took part."""
+        members = [int(k) for record in self.records for k in record["members"]]
+        return np.bincount(np.array(members, dtype=np.int64), minlength=self.clients)
+
+    def expected_latency(self) -> FloatArray | None:
+        """Return each client's expected seconds; None if only a trace knows them and the run is not finished."""
+        stored = self._per_client("latency")
+        if stored is not None or self.settings.network.latency == "trace":
+            return stored
+        return build_latency(self.settings.network).expected()
+
+    def sizes(self) -> FloatArray | None:
+        """Return how much data each client has, once the run is finished."""
+        return self._per_client("size")
+
+    def client_accuracy(self) -> FloatArray | None:
+        """Return the final model's accuracy (percent) on each client's own data, once the run is finished."""
+        return self._per_client("accuracy")
+
+    def budget_left(self) -> FloatArray | None:
+        """Return the epsilon that each client may still spend; None if nothing bounds it."""
+        if not self.settings.privacy.enabled:
+            return None
+        schedule = build_schedule(self.settings.privacy)
+        left: FloatArray = np.maximum(0.0, schedule.budget - schedule.spent(self.picks()))
+        return left
+
+    def _per_client(self, name: str) -> FloatArray | None:
+        stored = ((self.summary or {}).get("clients") or {}).get(name)
+        return None if stored is None else np.array(stored, dtype=np.float64)
+
+    def final_accuracy(self) -> float | None:
+        """Return the mean score of the last ten rounds."""
+        return _last(self.smoothed_accuracy())
+
+    def best_accuracy(self) -> float | None:
+        """Return the best single score."""
+        scores = self.column("accuracy")
+        return None if np.isnan(scores).all() else float(np.nanmax(scores))
+
+    def time_to(self, target: float | None) -> float | None:
+        """Return the clock when the smoothed accuracy first reached the target."""
+        reached = np.flatnonzero(self.smoothed_accuracy() >= (np.inf if target is None else target))
+        return float(self.column("seconds")[reached[0]]) if len(reached) else None
+
+
+def _smoothed(values: FloatArray) -> FloatArray:
+    """Return the mean of the numbers in the last ten rounds, or the last such mean where there is none."""
+    if np.isnan(values).all():
+        return np.full(len(values), np.nan)
+    padded = np.concatenate([np.full(SMOOTH - 1, np.nan), values])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, SMOOTH)
+    counts = (~np.isnan(windows)).sum(axis=1)
+    means = np.nansum(windows, axis=1) / np.maximum(counts, 1)
+    newest = np.maximum.accumulate(np.where(counts > 0, np.arange(len(values)), -1))
+    return np.where(newest < 0, np.nan, means[newest])
+
+
+def _last(values: FloatArray) -> float | None:
+    return None if not len(values) or np.isnan(values[-1]) else float(values[-1])

@@ -1,0 +1,120 @@
+"""Runs, read from their folders: whole and consistent, or refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pausefl.errors import ConfigError
+from pausefl.runs.config import Config, make_config
+from pausefl.runs.data import RunData
+from pausefl.system.toml import read_toml
+
+METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
+"""A line per round, as a run writes it or as ``keep`` stores it."""
+
+_NUMBERS = ("seconds", "max_leakage", "median_leakage", "p90_leakage", "accuracy", "loss", "latency")
+
+
+def read_runs(folders: Iterable[Path]) -> list[RunData]:
+    """Return the runs in these folders; a folder of seeds counts as all of them."""
+    return [read_run(path) for folder in folders for path in require_runs(folder)]
+
+
+def require_runs(folder: Path) -> list[Path]:
+    """Return the folders of the runs in a folder, at least one."""
+    return run_folders(folder) or _refuse(folder)
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the runs in a folder: itself, or all below it."""
+    if _metrics(folder) is not None:
+        return [folder]
+    return sorted({path.parent for name in METRICS for path in folder.rglob(name)})
+
+
+def stored_config(folder: Path) -> Config:
+    """Return the configuration that a run wrote into its folder: every section is there."""
+    content = read_toml(folder / "config.toml")
+    for section in Config.model_fields:
+        if not isinstance(content.get(section), Mapping):
+            raise ConfigError(f"config.toml lacks [{section}]")
+    return make_config(content)
+
+
+def read_run(folder: Path) -> RunData:
+    """Return one run, finished or not; a last line that a kill cut short is left out."""
+    metrics = _metrics(folder) or _refuse(folder)
+    try:
+        summary = folder / "summary.json"  # first of all: a run that ends meanwhile has all its rounds before it
+        done = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
+        config = stored_config(folder)
+        text = _text(metrics)
+        records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
+        _check_records(records, config.network.clients, config.privacy.enabled)
+        if records:
+            _check_summary(done, len(records))
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{folder} holds a damaged run ({error}); delete it and run it again") from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read ({error}); check the folder and its permissions") from None
+    if not records:
+        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
+    return RunData(config.title, config, records, done, folder)
+
+
+def _metrics(folder: Path) -> Path | None:
+    return next((folder / name for name in METRICS if (folder / name).exists()), None)
+
+
+def _refuse(folder: Path) -> NoReturn:
+    raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+
+
+def _check_records(records: Sequence[Any], clients: int, bounded: bool) -> None:
+    """Raise ValueError unless there is a record per round, in order; ``bounded``: each must say what has leaked."""
+    seconds = 0.0
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, Mapping) or record.get("round") != number:
+            raise ValueError(f"line {number} of the metrics is not round {number}")
+        found = {name: record.get(name) for name in _NUMBERS}
+        if any(value is not None and not _is_number(value) for value in found.values()):
+            raise ValueError(f"round {number} has something else where a number belongs")
+        if found["seconds"] is None or found["seconds"] < seconds:
+            raise ValueError(f"round {number} lacks its seconds, or the clock goes back")
+        if bounded and found["max_leakage"] is None:
+            raise ValueError(f"round {number} does not say what has leaked")
+        if not _are_clients(record.get("members"), clients) or not isinstance(record.get("terms") or {}, Mapping):
+            raise ValueError(f"round {number} lacks its members, or has others than the {clients} clients")
+        seconds = found["seconds"]
+
+
+def _check_summary(summary: Any, rounds: int) -> None:
+    """Raise ValueError unless the summary is one of so many rounds; None is an unfinished run."""
+    if summary is None:
+        return
+    if not isinstance(summary, Mapping) or summary.get("rounds") != rounds:
+        raise ValueError(f"summary.json does not count the {rounds} rounds of the metrics")
+    per_client, spread = summary.get("clients") or {}, summary.get("client_accuracy") or {}
+    if not isinstance(summary.get("guarantee"), str) or not isinstance(per_client, Mapping):
+        raise ValueError("summary.json lacks its guarantee or its clients")
+    if not isinstance(spread, Mapping) or not all(isinstance(values, list) for values in per_client.values()):
+        raise ValueError("summary.json has something else where its clients belong")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _are_clients(members: Any, clients: int) -> bool:
+    return isinstance(members, list) and all(isinstance(k, int) and 0 <= k < clients for k in members)

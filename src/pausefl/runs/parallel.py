@@ -1,0 +1,79 @@
+"""Several runs side by side, in processes of their own; the result does not depend on how many at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from pausefl.system.processes import follow_parent
+from pausefl.errors import ConfigError, WorkerError
+from pausefl.runs.comparable import ONE_RUN, differences
+from pausefl.runs.config import Config
+from pausefl.runs.play import run
+
+Progress = Callable[[int, int], None]
+"""Told (which run, how many rounds it has played)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run and its folder."""
+
+    config: Config
+    out: Path
+
+
+def run_many(
+    tasks: Sequence[Task], *, data_dir: Path | None = None, jobs: int = 1, progress: Progress = lambda _a, _b: None
+) -> list[dict[str, Any]]:
+    """Run all tasks, ``jobs`` at a time; return their summaries in order."""
+    _require_different(tasks)
+    if jobs == 1 or len(tasks) == 1:
+        return [
+            run(
+                task.config, task.out, data_dir=data_dir, jobs=jobs,
+                watch=lambda record, i=i: progress(i, record["round"]),  # type: ignore[misc]
+            )
+            for i, task in enumerate(tasks)
+        ]  # fmt: skip
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=follow_parent) as pool:
+        futures = [pool.submit(run, task.config, task.out, data_dir=data_dir) for task in tasks]
+        waiting = set(futures)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                for i, task in enumerate(tasks):
+                    progress(i, _rounds_so_far(task.out))
+        except BrokenProcessPool:
+            raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
+        except BaseException:
+            # Resumable, so there is nothing to wait for.
+            for future in futures:
+                future.cancel()
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            raise
+        return [future.result() for future in futures]
+
+
+def _require_different(tasks: Sequence[Task]) -> None:
+    """Refuse what would be one run in two folders: no table could show both."""
+    for (i, one), (j, other) in combinations(enumerate(task.config for task in tasks), 2):
+        if not differences(one, other, ONE_RUN):
+            raise ConfigError(f"{tasks[i].out} and {tasks[j].out} would be one run; leave one out, or mend what is set")
+
+
+def _rounds_so_far(out: Path) -> int:
+    try:
+        return (out / "metrics.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0

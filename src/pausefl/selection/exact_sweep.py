@@ -1,0 +1,167 @@
+"""Compiled sweeps along falling ucb: the best m marginals so far, kept in a heap, a swap per client at most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pausefl.selection.compiled import compiled
+from pausefl.types import FloatArray, IntArray, KeyArray
+
+
+@compiled
+def best_prefix(ucb: FloatArray, score: FloatArray, m: int) -> int:
+    """Return the position i at which ucb[i] + (sum of the m best scores up to i) is largest; ucb falls.
+
+    PAUSE, Alg. 2: a set whose minimum is ucb[i] consists of i and clients before it.  The pivot need not be forced in:
+    where it is not among the best m, the prefix before it was at least as good.
+    """
+    heap = np.sort(score[:m])  # a sorted array is a min-heap
+    total = heap.sum()
+    best, at = ucb[m - 1] + total, m - 1
+    for i in range(m, len(ucb)):
+        if score[i] > heap[0]:
+            total += score[i] - heap[0]
+            _replace_smallest(heap, score[i])
+            value = ucb[i] + total
+            if value > best:
+                best, at = value, i
+    return at
+
+
+@compiled
+def best_prefix_clustered(ucb: FloatArray, score: FloatArray, clusters: IntArray, m: int, penalty: float) -> int:
+    """As :func:`best_prefix`, with the marginals of the cluster penalty.
+
+    The heap holds the m largest marginals.  A new best of a cluster takes over the full score and demotes the old best
+    by the penalty, which is why the place of each cluster's best in the heap is known.
+    """
+    key = np.empty(m)
+    owner = np.empty(m, np.int64)  # the client at each place of the heap
+    top_at = np.full(clusters.max() + 1, -1)  # the place of each cluster's best, -1 if none is in
+    top_score = np.full(clusters.max() + 1, -np.inf)
+    size, total = 0, 0.0
+    best, at = -np.inf, m - 1
+    for i in range(len(ucb)):
+        r = clusters[i]
+        if size == m and score[i] <= key[0]:
+            continue  # its marginal is at most its score
+        if top_at[r] >= 0 and score[i] > top_score[r]:
+            place = top_at[r]
+            key[place] -= penalty
+            total -= penalty
+            _sift_up(key, owner, clusters, top_at, place)
+            # The old best lost its title: its marginal is a follower's from now on.
+            marginal, leads = score[i], True
+        else:
+            leads = top_at[r] < 0
+            marginal = score[i] if leads else score[i] - penalty
+        if size < m:
+            place = size
+            size += 1
+            total += marginal
+        else:
+            if marginal <= key[0]:
+                continue
+            place = 0
+            gone = owner[0]
+            total += marginal - key[0]
+            if top_at[clusters[gone]] == 0:
+                top_at[clusters[gone]] = -1
+                top_score[clusters[gone]] = -np.inf
+        key[place] = marginal
+        owner[place] = i
+        if leads:
+            top_at[r] = place
+            top_score[r] = score[i]
+        _sift_up(key, owner, clusters, top_at, place)
+        _sift_down(key, owner, clusters, top_at, size, place)
+        if size == m and ucb[i] + total > best:
+            best, at = ucb[i] + total, i
+    return at
+
+
+@compiled
+def marginals(clusters: IntArray, score: FloatArray, penalty: float) -> FloatArray:
+    """Return each client's score, less the penalty unless it is the first among the best of its cluster."""
+    count = clusters.max() + 1
+    top, best = np.full(count, -1), np.full(count, -np.inf)
+    for i in range(len(clusters)):
+        if score[i] > best[clusters[i]]:
+            top[clusters[i]] = i
+            best[clusters[i]] = score[i]
+    return _penalised(score, penalty, top)
+
+
+@compiled
+def fair_marginals(
+    clusters: IntArray, score: FloatArray, penalty: float, ucb: FloatArray, luck: KeyArray
+) -> FloatArray:
+    """As :func:`marginals`; among the best of a cluster the higher ucb goes first, then the smaller ticket."""
+    top = np.full(clusters.max() + 1, -1)
+    for i in range(len(clusters)):
+        j = top[clusters[i]]
+        if (
+            j < 0
+            or score[i] > score[j]
+            or (score[i] == score[j] and (ucb[i] > ucb[j] or (ucb[i] == ucb[j] and luck[i] < luck[j])))
+        ):
+            top[clusters[i]] = i
+    return _penalised(score, penalty, top)
+
+
+@compiled
+def _penalised(score: FloatArray, penalty: float, top: IntArray) -> FloatArray:
+    marginal = score - penalty
+    for i in top:
+        if i >= 0:
+            marginal[i] = score[i]
+    return marginal
+
+
+@compiled
+def _replace_smallest(heap: FloatArray, value: float) -> None:
+    size, i = len(heap), 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = value
+
+
+@compiled
+def _swap(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, i: int, j: int) -> None:
+    key[i], key[j] = key[j], key[i]
+    owner[i], owner[j] = owner[j], owner[i]
+    a, b = clusters[owner[i]], clusters[owner[j]]
+    a_leads, b_leads = top_at[a] == j, top_at[b] == i
+    if a_leads:
+        top_at[a] = i
+    if b_leads:
+        top_at[b] = j
+
+
+@compiled
+def _sift_up(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, i: int) -> None:
+    while i > 0 and key[i] < key[(i - 1) // 2]:
+        _swap(key, owner, clusters, top_at, i, (i - 1) // 2)
+        i = (i - 1) // 2
+
+
+@compiled
+def _sift_down(key: FloatArray, owner: IntArray, clusters: IntArray, top_at: IntArray, size: int, i: int) -> None:
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            return
+        if child + 1 < size and key[child + 1] < key[child]:
+            child += 1
+        if key[child] >= key[i]:
+            return
+        _swap(key, owner, clusters, top_at, i, child)
+        i = child

@@ -1,0 +1,38 @@
+"""Where studies are found: the paper's by name, anyone's by the path of a TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from pausefl.errors import ConfigError
+from pausefl.studies.measured.study import MeasuredStudy
+from pausefl.studies.study import Study
+from pausefl.system.toml import read_toml
+
+
+def study_names() -> list[str]:
+    """Return the names of the paper's studies."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
+
+
+def load_study(name: str) -> Study | MeasuredStudy:
+    """Return a study of the paper by name, or any study by the path of its file."""
+    path = Path(name)
+    if name in study_names():
+        content = read_toml(_shelf() / f"{name}.toml")
+    elif path.suffix == ".toml" and path.is_file():
+        content = read_toml(path)
+    else:
+        raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(study_names())}; check it")
+    about = content.pop("study", None)
+    if not isinstance(about, Mapping):
+        raise ConfigError(f"{name} has no [study] section; copy one of the paper's")
+    kind = MeasuredStudy if "measures" in about else Study
+    return kind.read(path.stem if path.suffix else name, about, content)
+
+
+def _shelf() -> Traversable:
+    return files("pausefl.studies") / "paper"
