@@ -1,5 +1,3 @@
-import csv
-import json
 import re
 import sys
 from pathlib import Path
@@ -8,6 +6,7 @@ import pytest
 
 from pausefl import __version__
 from pausefl.cli import main
+from pausefl.cli.moved import MOVED
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -22,7 +21,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
     assert "demo" in out
-    assert "regret" in out
+    assert "paper" in out
 
 
 def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -58,43 +57,16 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "pausefl data fetch cifar10" in out
 
 
-def test_regret_as_a_table_and_as_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = run(capsys, "regret", "--rounds", "40", "--seeds", "2", "--clients", "8", "--per-round", "2",
-                       "--out", str(tmp_path / "new"))  # fmt: skip
-    assert code == 0
-    assert "bound" in out
-    rows = list(csv.DictReader((tmp_path / "new" / "regret.csv").read_text().splitlines()))
-    assert int(rows[-1]["rounds"]) == 40
-    assert 0.0 < float(rows[-1]["mean"]) < float(rows[-1]["bound"])
-    assert (tmp_path / "new" / "regret.svg").read_text().lstrip().startswith("<svg")
-    assert (tmp_path / "new" / "regret.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_regret_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "regret", "--rounds", "20", "--seeds", "1", "--json")
-    assert (code, err) == (0, "")
-    answer = json.loads(out)
-    assert answer["rows"][-1]["rounds"] == 20
-    assert answer["settings"]["policy"] == "pause"
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["regret", "--clients", "1"], "clients is 1"),
-        (["regret", "--per-round", "31"], "per_round is 31, but only 30 clients"),
-        (["regret", "--policy", "puase"], "did you mean 'pause'"),
-        (["regret", "--rounds", "1"], "rounds is 1"),
-        (["regret", "--policy", "all", "--rounds", "5"], "exactly m"),
-        (["regret", "--out", __file__], "--out is"),
-        (["regret", "--seeds", "0"], "seeds is 0"),
-        (["regret", "--rounds", "many"], "many"),
         (["demo", "--rounds", "0"], "rounds is 0"),
         (["run", "nowhere.toml", "--out", "x"], "nowhere.toml does not exist"),
         (["run", __file__, "--out", "x"], "is no TOML file"),
         (["compare", "nowhere"], "holds no run"),
         (["report", "nowhere"], "holds no run"),
         (["data", "fetch", "minst"], "data set is 'minst'"),
+        (["study", "regret", "--scale", "smoke", "--set", "seeds=0"], "seeds is 0"),
         (["frobnicate"], "frobnicate"),
         (["demo", "--colour"], "--colour"),
     ],
@@ -105,6 +77,14 @@ def test_refusals_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], ar
     assert words in err
     assert err.startswith("pausefl: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_command_that_moved_names_its_new_place(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
+    for arguments in ([], ["results", "--out", "page.md", "--rounds", "9"]):
+        assert run(capsys, old, *arguments) == (2, "", f"pausefl: 'pausefl {old}' is now '{new}'; use that\n")
+    assert f"│ {old} " not in run(capsys, "--help")[1]
+    assert run(capsys, *new.split()[1:], "--help")[0] == 0
 
 
 def test_a_strangers_configuration_brings_no_code_unasked(

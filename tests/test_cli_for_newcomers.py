@@ -50,7 +50,7 @@ def test_every_command_argument_and_option_explains_itself(name: str, capsys: py
 def test_the_exit_codes_are_in_the_help_and_a_first_day_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "--help")
     assert "Exit codes: 0 done, 1" in out
-    assert out.index("│ demo ") < out.index("│ run ") < out.index("│ ledger ") < out.index("│ claims ")
+    assert out.index("│ demo ") < out.index("│ run ") < out.index("│ ledger ") < out.index("│ paper ")
 
 
 def test_the_same_thing_has_the_same_name_everywhere() -> None:
@@ -68,7 +68,7 @@ def test_the_same_thing_has_the_same_name_everywhere() -> None:
     [
         (["study", "--list"], {"name", "title", "figures"}),
         (["data", "list"], {"folder", "data"}),
-        (["claims", "results"], {"claim", "tested", "findings"}),
+        (["paper", "claims", "results"], {"claim", "tested", "findings"}),
         (["study", "g-function", "--scale", "smoke", "--out", "{folder}"], {"beta", "g"}),
         (["tune", "large-mnist", "selection.alpha", "1", "--scale", "smoke", "--out", "{folder}"], {"name", "rounds"}),
         (["demo", "--rounds", "2", "--jobs", "1", "--out", "{folder}"], {"name", "accuracy", "time_to"}),
@@ -123,7 +123,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_says_so(tmp_path: Path) -> None:
         ("pausefl study small-iid-r", "small-iid-r1"),
         ("pausefl study x --scale s", "smoke"),
         ("pausefl data fetch m", "mnist"),
-        ("pausefl regret --policy sa", "sa-pause"),
+        ("pausefl tune --policy sa", "sa-pause"),
     ],
 )
 def test_completion_completes(words: str, expected: str) -> None:

@@ -58,7 +58,7 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:
-    page = claims_page(gather(ROOT / "results"), CLAIMS, "pausefl claims results --out docs/claims.md")
+    page = claims_page(gather(ROOT / "results"), CLAIMS, "pausefl paper claims results --out docs/claims.md")
     assert page == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 
 

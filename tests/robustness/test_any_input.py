@@ -75,13 +75,13 @@ def test_any_configuration(text: str) -> None:
 QUICK = {
     "study": ("--scale", "smoke"),
     "tune": ("--scale", "smoke"),
-    "regret": ("--rounds", "9", "--seeds", "1"),
     "audit": ("--runs", "100"),
 }
-COMMANDS = [*QUICK, "run", "compare", "report", "claims", "keep", "results", "ledger", "data"]
+COMMANDS = [*QUICK, "run", "compare", "report", "paper", "ledger", "data"]
 WORDS = st.one_of(
     st.sampled_from(["--out", "--seeds", "--jobs", "--set", "--scale", "smoke", "half", "--list", "--policy", "pause",
-                     "--json", "show", "verify", "export", "list", "fetch", "run.rounds=1", "0", "-1", "1", "nowhere",
+                     "--json", "claims", "keep", "results",
+                     "show", "verify", "export", "list", "fetch", "run.rounds=1", "0", "-1", "1", "nowhere",
                      "g-function", "annealing", "privacy.width", "--rounds", "--clients", "--target", "--data-dir"]),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6),
 )  # fmt: skip

@@ -78,4 +78,4 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit, claims, compare, data, demo, keep, ledger, regret, report, results, run, study, tune  # noqa: E402, F401 - each registers its command
+from pausefl.cli import audit, compare, data, demo, ledger, moved, paper, report, run, study, tune  # noqa: E402, F401 - each registers its command

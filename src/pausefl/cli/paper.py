@@ -1,0 +1,67 @@
+"""``pausefl paper``: the pages about the paper, made from stored runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from pausefl.cli import app
+from pausefl.cli.options import PAPER, AsJson
+
+paper = typer.Typer(help="Store runs, and make the pages about the paper from them.", no_args_is_help=True)
+app.add_typer(paper, name="paper", rich_help_panel=PAPER)
+
+Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder per study, such as results/.")]
+
+
+@paper.command()
+def keep(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
+    out: Annotated[Path, typer.Option(help="Where the copies go.")],
+) -> None:
+    """Copy runs without models and optimiser states; report, compare and the pages read the copies as well."""
+    from pausefl.runs.archive import keep as copy
+
+    kept = copy(folders, out)
+    size = sum(file.stat().st_size for folder in kept for file in folder.iterdir())
+    typer.echo(f"kept {len(kept)} runs in {out}, {size / 2**20:.2f} MiB")
+
+
+@paper.command()
+def claims(
+    folder: Results,
+    out: Annotated[Path | None, typer.Option(help="Write the page here instead of printing it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge each claim of the paper by the runs in a folder, and write the page."""
+    from pausefl.studies.claims import CLAIMS, claims_page, gather
+
+    evidence = gather(folder)
+    if as_json:
+        rows = [
+            {"claim": c.text, "tested": c.test, "findings": [asdict(found) for found in c.judge(evidence)]}
+            for c in CLAIMS
+        ]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    page = claims_page(evidence, CLAIMS, f"pausefl paper claims {folder}" + (f" --out {out}" if out else ""))
+    if out is None:
+        typer.echo(page)
+    else:
+        out.write_text(page, encoding="utf-8")
+        typer.echo(f"wrote {out}")
+
+
+@paper.command()
+def results(
+    folder: Results,
+    out: Annotated[Path, typer.Option(help="The Markdown file to write; charts go to images/ beside it.")],
+) -> None:
+    """Write a page with the table and the main charts of each study in a folder."""
+    from pausefl.studies.results import write_results
+
+    typer.echo(f"wrote {write_results(folder, out, f'pausefl paper results {folder} --out {out}')}")
