@@ -1,8 +1,8 @@
 """Kill a reserving, releasing process at random instants and look at what is left; run by test_sqlite_ledger.py.
 
-One warm process forks a fresh victim each time, so that 200 kills fall into the work and not into the imports.  A victim
-tells of each release through a pipe.  It is killed after a number of releases that were seen, and a random part of the
-time that the last one took, so that a slow machine is hit at the same places as a fast one.
+One warm process forks a fresh victim each time, so that 200 kills fall into the work and not into the imports.  A
+victim tells of each release through a pipe.  It is killed after a number of releases that were seen, and a random part
+of the time that the last one took, so that a slow machine is hit at the same places as a fast one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def victim(ledger_path: str, released: str, run: int, told: int) -> None:
 
 
 def main(folder: str, kills: int) -> None:
-    """Print the number of kills, hot journals, releases seen before the kills, released items and rows; exit 1 on a broken law."""
+    """Print how many kills, hot journals, releases seen, released items and rows there were; exit 1 on a broken law."""
     draw = random.Random(20250)
     path, released = f"{folder}/ledger.db", f"{folder}/released.txt"
     SqliteLedger(path)
