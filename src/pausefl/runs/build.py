@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.errors import InvalidValueError, MissingExtraError, require
-from pausefl.system.import_path import imported, reason
 from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, Schedule
 from pausefl.privacy.schedule import schedule_by_name
 from pausefl.rng import stream
+from pausefl.runs.config import Config, NetworkSection, Privacy
 from pausefl.selection import Annealer, Fastest, Policy, SaPause, policy_by_name
 from pausefl.selection.annealing import DEFAULT_KAPPA
 from pausefl.selector import Selector
@@ -19,7 +19,7 @@ from pausefl.sim.engine import PrivacyPlan, Simulation
 from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
 from pausefl.sim.learner import Learner
 from pausefl.sim.network import Network
-from pausefl.runs.config import Config, NetworkSection, Privacy
+from pausefl.system.import_path import imported, reason
 from pausefl.types import FloatArray, IntArray
 
 
@@ -38,13 +38,13 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     labels = None
     if config.network.clusters is not None:
         labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
-    plan = (
-        PrivacyPlan(_mechanism(config), build_schedule(config.privacy)) if config.privacy.enabled and learner is not None else None
-    )
+    schedule = build_schedule(config.privacy)
+    private = config.privacy.enabled and learner is not None
+    plan = PrivacyPlan(_mechanism(config), schedule) if private else None
     selection = config.selection
     selector = Selector(
         sizes, selection.per_round, policy, alpha=selection.alpha, beta=selection.beta,
-        gamma=selection.gamma, zeta=selection.zeta, schedule=build_schedule(config.privacy), tau_min=config.network.tau_min,
+        gamma=selection.gamma, zeta=selection.zeta, schedule=schedule, tau_min=config.network.tau_min,
         clusters=labels, rho=selection.rho, seed=seed,
     )  # fmt: skip
     network = Network(

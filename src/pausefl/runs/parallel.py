@@ -11,11 +11,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pausefl.system.processes import follow_parent
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.comparable import ONE_RUN, differences
 from pausefl.runs.config import Config
 from pausefl.runs.play import run
+from pausefl.system.processes import follow_parent
 
 Progress = Callable[[int, int], None]
 """Told (which run, how many rounds it has played)."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from pausefl import __version__
 from pausefl.errors import ConfigError
-from pausefl.system.lock import only_writer
+from pausefl.runs.build import build
 from pausefl.runs.comparable import ONE_RUN, differences
+from pausefl.runs.config import Config, load_config
 from pausefl.runs.folder import METRICS, read_run
 from pausefl.sim.engine import Simulation
+from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state, write_whole
-from pausefl.runs.build import build
-from pausefl.runs.config import Config, load_config
 
 Watcher = Callable[[dict[str, Any]], None]
 _KIND = "run"
