@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import BudgetExceededError, InvalidValueError
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw, Schedule
-from pausefl.privacy.schedule import parse_schedule, schedule_by_name
+from pausefl.privacy.schedule import SCHEDULES, describe_schedule, described_schedule, parse_schedule, schedule_text
 
 budgets = st.floats(1e-100, 1e300)
 anything = st.one_of(
@@ -69,8 +70,31 @@ def test_spent_never_falls_nor_exceeds_the_budget(schedule, plays):
 
 
 @given(anything)
-def test_a_schedule_comes_back_from_its_print(schedule):
-    assert parse_schedule(repr(schedule)) == schedule
+def test_a_schedule_comes_back_from_its_text_and_its_description(schedule):
+    assert parse_schedule(schedule_text(schedule)) == schedule
+    assert described_schedule(json.loads(json.dumps(describe_schedule(schedule)))) == schedule
+
+
+@pytest.mark.parametrize(
+    ("schedule", "text"),
+    [
+        (Geometric(40, 0.04), "Geometric(budget=40.0, decay=0.04)"),
+        (PowerLaw(10.0, 2), "PowerLaw(budget=10.0, exponent=2.0)"),
+        (FixedHorizon(8.0, 4), "FixedHorizon(budget=8.0, releases=4)"),
+        (Geometric(1e300, 1e-9), "Geometric(budget=1e+300, decay=1e-09)"),
+    ],
+)
+def test_the_text_is_the_one_in_ledgers_on_disk(schedule, text):
+    assert schedule_text(schedule) == text and parse_schedule(text) == schedule
+
+
+def test_a_schedule_from_elsewhere_prints_itself_and_has_no_description():
+    class Mine(Geometric):
+        def __repr__(self):
+            return "Mine()"
+
+    assert schedule_text(Mine(1.0, 1.0)) == "Mine()"
+    assert describe_schedule(Mine(1.0, 1.0)) is describe_schedule("geometric") is None
 
 
 @pytest.mark.parametrize("schedule", [Geometric(7.0, 1e-6), PowerLaw(7.0, 1.0001), FixedHorizon(7.0, 10**6)], ids=repr)
@@ -88,9 +112,9 @@ def test_a_million_naive_additions(schedule):
         (FixedHorizon(40, 4), FixedHorizon(np.float32(40.0), np.uint8(4))),
     ],
 )
-def test_the_same_numbers_print_the_same(one, same):
-    """A ledger knows a schedule by its print."""
-    assert one == same and repr(one) == repr(same) and parse_schedule(repr(same)) == one
+def test_the_same_numbers_have_the_same_text(one, same):
+    """A ledger knows a schedule by its text."""
+    assert one == same and schedule_text(one) == schedule_text(same) and parse_schedule(schedule_text(same)) == one
     assert type(one.epsilon(1)) is type(same.epsilon(1)) is float
     assert one.epsilon(1) == same.epsilon(1)
 
@@ -152,9 +176,10 @@ def test_a_steep_decay_does_not_overflow():
 
 
 def test_schedules_have_names_in_configurations() -> None:
-    numbers = {"budget": 8.0, "decay": 0.1, "exponent": 2.0, "releases": 4}
-    assert schedule_by_name("geometric", **numbers) == Geometric(8.0, 0.1)
-    assert schedule_by_name("power-law", **numbers) == PowerLaw(8.0, 2.0)
-    assert schedule_by_name("fixed-horizon", **numbers) == FixedHorizon(8.0, 4)
-    with pytest.raises(InvalidValueError, match="schedule is 'linear', but must be geometric"):
-        schedule_by_name("linear", **numbers)
+    numbers = {"budget": 8.0, "decay": 0.1, "exponent": 2.0, "releases": 4, "mechanism": "laplace"}
+    made = {name: kind.from_settings(numbers) for name, kind in SCHEDULES.items()}
+    assert made == {
+        "geometric": Geometric(8.0, 0.1),
+        "power-law": PowerLaw(8.0, 2.0),
+        "fixed-horizon": FixedHorizon(8.0, 4),
+    }

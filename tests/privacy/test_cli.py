@@ -76,6 +76,7 @@ def test_show_says_every_delta(tmp_path):
         (["audit", "laplace", "--epsilon", 1, "--confidence", 2], "confidence"),
         (["audit", "laplace", "--epsilon", 1, "--runs", 5], "runs"),
         (["audit", "privunit", "--epsilon", 1, "--delta", 0.1], "delta"),
+        (["audit", "laplas", "--epsilon", 1], "laplace, laplace-coordinate, laplace-update, gaussian, privunit"),
         (["audit", "gaussian", "--epsilon", 1, "--delta", 0], "delta"),
     ],
 )

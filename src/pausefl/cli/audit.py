@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson
 
-
-class Choice(StrEnum):
-    """The mechanisms that can be named."""
-
-    LAPLACE = "laplace"
-    LAPLACE_COORDINATE = "laplace-coordinate"
-    LAPLACE_UPDATE = "laplace-update"
-    GAUSSIAN = "gaussian"
-    PRIVUNIT = "privunit"
-    PRIVUNIT_SPHERE = "privunit-sphere"
-    PRIVUNIT_NORM = "privunit-norm"
+if TYPE_CHECKING:
+    from pausefl.privacy import Mechanism
 
 
 class Source(StrEnum):
@@ -38,7 +28,11 @@ class Source(StrEnum):
 @app.command(rich_help_panel=PRIVACY)
 def audit(
     mechanism: Annotated[
-        Choice, typer.Argument(metavar="MECHANISM", help=f"Which mechanism to attack: {', '.join(Choice)}.")
+        str,
+        typer.Argument(
+            help="Which mechanism to attack, e.g. laplace, gaussian or privunit; a wrong name lists all of them.",
+            autocompletion=lambda incomplete: [name for name in _variants() if name.startswith(incomplete)],
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="What it claims to leak at most, per release.")],
     source: Annotated[Source, typer.Option(help="Which noise to attack.")] = Source.BOTH,
@@ -58,23 +52,18 @@ def audit(
     from rich.progress import track
 
     from pausefl.errors import require
-    from pausefl.privacy import Gaussian, Laplace, Mechanism, Noise, PrivUnit, SecureNoise, SimulatedNoise
+    from pausefl.privacy import Noise, SecureNoise, SimulatedNoise
     from pausefl.privacy.audit import audit as attack
 
     require(0.5 < confidence < 1.0, "confidence", confidence, "between 0.5 and 1", "0.95 is common")
     require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
-    if mechanism is not Choice.GAUSSIAN:
-        require(not delta, "delta", delta, f"left out with {mechanism.value}, which has none", "drop --delta")
-    shipped: dict[Choice, Callable[[], Mechanism]] = {
-        Choice.LAPLACE: lambda: Laplace(unit="coordinate", width=1.0),
-        Choice.LAPLACE_COORDINATE: lambda: Laplace(unit="coordinate", width=1.0),
-        Choice.LAPLACE_UPDATE: lambda: Laplace(unit="update", l1=1.0),
-        Choice.GAUSSIAN: lambda: Gaussian(l2=1.0, delta=1e-5 if delta is None else delta),
-        Choice.PRIVUNIT: lambda: PrivUnit(l2=1.0),
-        Choice.PRIVUNIT_SPHERE: lambda: PrivUnit(l2=1.0, kind="sphere"),
-        Choice.PRIVUNIT_NORM: lambda: PrivUnit(l2=1.0, norm="private"),
-    }
-    target = shipped[mechanism]()
+    variants = _variants()
+    require(mechanism in variants, "mechanism", mechanism, f"one of {', '.join(variants)}", "choose one")
+    target: Any = variants[mechanism]
+    if target.guarantee.pure:
+        require(not delta, "delta", delta, f"left out with {mechanism}, which has none", "drop --delta")
+    elif delta is not None:
+        target = replace(target, delta=delta)
     sources: list[Noise] = []
     if source is not Source.SIMULATED:
         sources.append(SecureNoise())
@@ -94,3 +83,9 @@ def audit(
             typer.echo(f"{name:<24} {claim}, leaks at least {one.lower:.3f}: {one.verdict}  ({one.event})")
     if not all(one.passed for one in found):
         raise typer.Exit(1)
+
+
+def _variants() -> dict[str, Mechanism]:
+    from pausefl.privacy import MECHANISMS
+
+    return {name: variant for kind in MECHANISMS.values() for name, variant in kind.audited().items()}

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from pausefl.errors import ConfigError, PauseError
-from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, PowerLaw, PrivUnit, Schedule
+from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.mechanisms.layers import BatchNorm
 from pausefl.system.toml import read_toml
 
 VARIABLE = "PAUSEFL_OWNER"
 NODE_KEY = "pausefl-owner"
 
-_SCHEDULES: dict[str, type[Schedule]] = {"geometric": Geometric, "power-law": PowerLaw, "fixed-horizon": FixedHorizon}
-_MECHANISMS: dict[str, type[Mechanism]] = {"laplace": Laplace, "gaussian": Gaussian, "privunit": PrivUnit}
 _TOP = ("name", "ledger", "schedule", "mechanism", "replies")
 _REPLIES = ("allow", "messages", "keep")
 _KINDS = ("evaluate", "query")
@@ -90,8 +88,8 @@ def _owner(content: Mapping[str, Any], folder: Path, node_config: Mapping[str, A
     return Owner(
         name,
         folder / _text(content, "ledger", "ledger.db"),
-        _built(_SCHEDULES, _table(content, "schedule"), "schedule"),
-        _built(_MECHANISMS, mechanism, "mechanism", ("batch_norm",)),
+        _built(SCHEDULES, _table(content, "schedule"), "schedule"),
+        _built(MECHANISMS, mechanism, "mechanism", ("batch_norm",)),
         cast(BatchNorm, batch_norm),
         _listed(replies, "allow", None),
         _listed(replies, "messages", _KINDS),

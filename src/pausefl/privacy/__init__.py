@@ -7,6 +7,7 @@ from pausefl.errors import BudgetExceededError as BudgetExceeded
 from pausefl.errors import LedgerError
 from pausefl.privacy.ledger.base import Ledger, MemoryLedger
 from pausefl.privacy.ledger.charge import Charge
+from pausefl.privacy.mechanisms import MECHANISMS
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, Released
 from pausefl.privacy.mechanisms.gaussian import Gaussian
 from pausefl.privacy.mechanisms.laplace import Laplace
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pausefl.privacy.ledger.sqlite import SqliteLedger
 
 __all__ = [
+    "MECHANISMS",
     "SCHEDULES",
     "AlreadyReserved",
     "BudgetExceeded",

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from numbers import Integral
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +32,20 @@ class Schedule(ABC):
 
     Law: ``sum(epsilon(i) for i in 1..n) <= budget`` in floating point, added in any order, and
     ``spent(n)`` is that sum, and never falls as ``plays`` grows, up to rounding.
+
+    A schedule of the package is a frozen dataclass with a ``name`` and a line in ``SCHEDULES``.  The configuration of a
+    run, the owner's file, the state of a selector and the rows of a ledger all go by its name and its fields.
     """
 
     __slots__ = ()
+    name: ClassVar[str]
+    """What configurations call it; its words are joined by hyphens."""
     budget: Epsilon
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Self:
+        """Return the schedule that a run's ``[privacy]`` section describes; it takes the keys of its own fields."""
+        return cls(**{field.name: values[field.name] for field in fields(cast(Any, cls))})
 
     @property
     def limit(self) -> int | None:
@@ -74,6 +86,7 @@ class Geometric(Schedule):
     34.587
     """
 
+    name: ClassVar[str] = "geometric"
     budget: Epsilon
     decay: float
 
@@ -97,6 +110,7 @@ class PowerLaw(Schedule):
     6.079
     """
 
+    name: ClassVar[str] = "power-law"
     budget: Epsilon
     exponent: float
 
@@ -122,6 +136,7 @@ class FixedHorizon(Schedule):
     pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop taking part
     """
 
+    name: ClassVar[str] = "fixed-horizon"
     budget: Epsilon
     releases: int
 
@@ -145,26 +160,64 @@ class FixedHorizon(Schedule):
         return np.minimum(plays / self.releases, 1.0)
 
 
-SCHEDULES: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
-"""The schedules that can be stored by name and values."""
+SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Geometric, PowerLaw, FixedHorizon)}
+"""The schedules by name."""
+
+
+def describe_schedule(schedule: object) -> dict[str, Any] | None:
+    """Return a schedule as its kind and its numbers, ready for JSON; None if it is not in ``SCHEDULES``.
+
+    >>> describe_schedule(PowerLaw(budget=10.0, exponent=2.0))
+    {'kind': 'PowerLaw', 'budget': 10.0, 'exponent': 2.0}
+    """
+    name = getattr(schedule, "name", "")
+    if SCHEDULES.get(name) is not type(schedule):
+        return None
+    numbers = {field.name: getattr(schedule, field.name) for field in fields(cast(Any, schedule))}
+    return {"kind": _spelled(name), **numbers}
+
+
+def described_schedule(description: Mapping[str, Any]) -> Schedule:
+    """Return the schedule of a description; the way back from :func:`describe_schedule`."""
+    kinds = {_spelled(name): kind for name, kind in SCHEDULES.items()}
+    return kinds[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return the text by which a ledger knows a schedule; one that is not in ``SCHEDULES`` prints itself.
+
+    Ledgers are kept for life, and a changed text is a changed schedule: this format must stay as it is.
+
+    >>> schedule_text(Geometric(budget=40.0, decay=0.04))
+    'Geometric(budget=40.0, decay=0.04)'
+    """
+    described = describe_schedule(schedule)
+    if described is None:
+        return repr(schedule)
+    kind = described.pop("kind")
+    return f"{kind}({', '.join(f'{name}={value!r}' for name, value in described.items())})"
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule that prints as ``text``; the way back from a ledger's row.
+    """Return the schedule of a ledger's row; the way back from :func:`schedule_text`.
 
-    >>> parse_schedule("Geometric(budget=40.0, decay=0.04)").epsilon(1) == Geometric(40.0, 0.04).epsilon(1)
+    >>> parse_schedule("Geometric(budget=40.0, decay=0.04)") == Geometric(40.0, 0.04)
     True
     """
     try:
         call = ast.parse(text, mode="eval").body
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
             values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-            return SCHEDULES[call.func.id](**values)
+            return described_schedule({**values, "kind": call.func.id})
     except (SyntaxError, ValueError, KeyError, TypeError, RecursionError, MemoryError):
         pass
-    raise InvalidValueError(
-        f"schedule is {text!r}, but must be one of {', '.join(SCHEDULES)}; read it with the code that wrote it"
-    )
+    known = ", ".join(_spelled(name) for name in SCHEDULES)
+    raise InvalidValueError(f"schedule is {text!r}, but must be one of {known}; read it with the code that wrote it")
+
+
+def _spelled(name: str) -> str:
+    """Return a name as files that are kept spell it: power-law is PowerLaw there."""
+    return "".join(word.capitalize() for word in name.split("-"))
 
 
 def _is_whole(value: object) -> bool:
@@ -177,14 +230,3 @@ def _settle(schedule: Schedule, name: str, least: float, bound: str, remedy: str
     value = number(given)
     require(value > least if above else value >= least, name, given, bound, remedy)
     object.__setattr__(schedule, name, value)
-
-
-def schedule_by_name(name: str, *, budget: Epsilon, decay: float, exponent: float, releases: int) -> Schedule:
-    """Return a schedule by its name in a configuration; each takes what it needs of the rest."""
-    if name == "geometric":
-        return Geometric(budget, decay)
-    if name == "power-law":
-        return PowerLaw(budget, exponent)
-    if name == "fixed-horizon":
-        return FixedHorizon(budget, releases)
-    raise InvalidValueError(f"schedule is {name!r}, but must be geometric, power-law or fixed-horizon; choose one")

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.errors import InvalidValueError, MissingExtraError, require
-from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, Schedule
-from pausefl.privacy.schedule import schedule_by_name
+from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.rng import stream
 from pausefl.runs.config import Config, NetworkSection, Privacy
 from pausefl.selection import Annealer, Fastest, Policy, SaPause, policy_by_name
@@ -40,7 +39,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
         labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
     schedule = build_schedule(config.privacy)
     private = config.privacy.enabled and learner is not None
-    plan = PrivacyPlan(_mechanism(config), schedule) if private else None
+    plan = PrivacyPlan(_mechanism(config.privacy), schedule) if private else None
     selection = config.selection
     selector = Selector(
         sizes, selection.per_round, policy, alpha=selection.alpha, beta=selection.beta,
@@ -75,21 +74,11 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 
 def build_schedule(privacy: Privacy) -> Schedule:
     """Return how a budget is spread over releases."""
-    return schedule_by_name(
-        privacy.schedule, budget=privacy.budget, decay=privacy.decay, exponent=privacy.exponent,
-        releases=privacy.releases,
-    )  # fmt: skip
+    return SCHEDULES[privacy.schedule].from_settings(privacy.model_dump())
 
 
-def _mechanism(config: Config) -> Mechanism:
-    privacy = config.privacy
-    if privacy.mechanism == "gaussian":
-        return Gaussian(l2=privacy.clip, delta=privacy.delta)
-    if privacy.mechanism == "privunit":
-        return PrivUnit(privacy.clip)
-    if privacy.unit == "update":
-        return Laplace(unit="update", l1=privacy.clip)
-    return Laplace(unit="coordinate", width=privacy.width)
+def _mechanism(privacy: Privacy) -> Mechanism:
+    return MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
 
 
 def build_latency(network: NetworkSection) -> LatencyModel:

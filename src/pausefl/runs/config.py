@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
+from pausefl.privacy import MECHANISMS, SCHEDULES
 from pausefl.system.settings import Section, validated, value_of
 from pausefl.system.toml import read_toml
+
+if TYPE_CHECKING:
+    ScheduleName: TypeAlias = str
+    MechanismName: TypeAlias = str
+else:  # for pydantic, which then names the choices in its errors
+    ScheduleName = Literal[tuple(SCHEDULES)]
+    MechanismName = Literal[tuple(MECHANISMS)]
 
 DATA_NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
 
@@ -77,11 +85,11 @@ class Privacy(Section):
 
     enabled: bool = True
     budget: float = Field(default=40.0, gt=0)
-    schedule: Literal["geometric", "power-law", "fixed-horizon"] = "geometric"
+    schedule: ScheduleName = "geometric"
     decay: float = Field(default=0.04, gt=0)
     exponent: float = Field(default=2.0, gt=1)
     releases: int = Field(default=100, ge=1)
-    mechanism: Literal["laplace", "gaussian", "privunit"] = "laplace"
+    mechanism: MechanismName = "laplace"
     unit: Literal["coordinate", "update"] = "coordinate"
     width: float = Field(default=0.003, gt=0)
     clip: float = Field(default=1.0, gt=0)

@@ -19,12 +19,13 @@ from pausefl.errors import (
     require,
 )
 from pausefl.privacy import Geometric
+from pausefl.privacy.schedule import describe_schedule
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.observations import observed_seconds, observed_updates
 from pausefl.selector.round import Phi, Problem, Selection, cluster_column
-from pausefl.selector.state import check_same, described_schedule, plain, stored_arguments
+from pausefl.selector.state import check_same, plain, stored_arguments
 from pausefl.system.state_file import read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
@@ -210,7 +211,7 @@ class Selector:
         cohort = self._cohort
         header = {
             "reward": {name: plain(getattr(self._reward, name)) for name in _WEIGHTS},
-            "schedule": described_schedule(self._reward.schedule),
+            "schedule": describe_schedule(self._reward.schedule),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
             "settings": self._policy.settings(),

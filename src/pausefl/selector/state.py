@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from pausefl.errors import StateFileError
-from pausefl.privacy import SCHEDULES
+from pausefl.privacy.schedule import describe_schedule, described_schedule
 from pausefl.selection import POLICIES, Policy, policy_by_name
 from pausefl.selector.round import Phi
 from pausefl.types import BudgetSchedule
@@ -19,14 +18,6 @@ from pausefl.types import BudgetSchedule
 def plain(value: Any) -> Any:
     """Return a numpy number as a Python one, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def described_schedule(schedule: BudgetSchedule) -> dict[str, Any] | None:
-    """Return a schedule as names and numbers, or None if it is not one of ours."""
-    name = type(schedule).__name__
-    if not is_dataclass(schedule) or SCHEDULES.get(name) is not type(schedule):
-        return None
-    return {"kind": name, **{field.name: plain(getattr(schedule, field.name)) for field in fields(schedule)}}
 
 
 def check_same(mine: Mapping[str, Any], header: Mapping[str, Any]) -> None:
@@ -64,14 +55,14 @@ def _schedule(path: str | os.PathLike[str], header: dict[str, Any], given: Budge
     """Return the schedule that was saved; one that is passed again must be the same."""
     stored = header["schedule"]
     if given is not None:
-        if stored is not None and described_schedule(given) != stored:
+        if stored is not None and describe_schedule(given) != stored:
             raise StateFileError(
                 f"{path} was saved with schedule {stored}, and a budget is for life; pass the same or none"
             )
         return given
     if stored is None:
         raise StateFileError(f"{path} was saved with a schedule of your own; pass it again as schedule=…")
-    return SCHEDULES[stored["kind"]](**{name: value for name, value in stored.items() if name != "kind"})
+    return described_schedule(stored)
 
 
 def _policy(path: str | os.PathLike[str], header: dict[str, Any]) -> Policy:

@@ -10,7 +10,7 @@ from types import UnionType
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, ScheduleChangedError, is_finite, require
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
-from pausefl.privacy.schedule import Schedule
+from pausefl.privacy.schedule import Schedule, schedule_text
 from pausefl.types import Epsilon
 
 UNSTATED = "unstated"
@@ -68,7 +68,7 @@ class Request:
         fine = is_finite(budget) and budget > 0.0
         require(fine, "budget", budget, "a finite number above 0", "a budget without end is none")
         # A default repr holds an address: the next process would not recognise its own schedule.
-        text = repr(self.schedule)
+        text = schedule_text(self.schedule)
         require(" at 0x" not in text, "schedule", text, "printed by its values", "give the schedule a __repr__")
         check_names(schedule=text)
         if self.mechanism is not None:
@@ -89,7 +89,7 @@ def next_charge(past: History, request: Request, time: float) -> Charge:
     """Return the charge that follows the subject's ``past``, or refuse."""
     subject, schedule, mechanism = request.subject, request.schedule, request.mechanism
     require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
-    text = repr(schedule)
+    text = schedule_text(schedule)
     if past.first is not None and past.first != (schedule.budget, text):
         raise ScheduleChangedError(
             f"schedule is {text}, but {subject!r} was fixed to {past.first[1]} by its first release; use that one"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -95,6 +96,9 @@ class Mechanism(ABC):
     Law: whatever the input, ``release`` either raises :class:`~pausefl.errors.InvalidValueError` and releases nothing,
     or returns an output whose distribution obeys ``guarantee`` at that ``epsilon``.  The sensitivity follows from the
     mechanism's own clip.  The input is never changed.
+
+    A mechanism of the package is a frozen dataclass with a line in ``MECHANISMS``: the owner's file, the configuration
+    of a run and the audit then know it by its ``name``.
     """
 
     __slots__ = ()
@@ -103,6 +107,19 @@ class Mechanism(ABC):
     """The shape of the privacy loss, for tight accounting: ``pure`` fits any mechanism without delta."""
     least_epsilon: ClassVar[Epsilon] = 1e-9
     most_epsilon: ClassVar[Epsilon] = 1e6
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Self:
+        """Return the mechanism that a run's ``[privacy]`` section describes; override it where keys and fields differ.
+
+        The keys are ``unit``, ``width``, ``clip`` (a bound on the norm of the update) and ``delta``.
+        """
+        return cls(**{field.name: values[field.name] for field in fields(cast(Any, cls)) if field.name in values})
+
+    @classmethod
+    def audited(cls) -> dict[str, Self]:
+        """Return the variants that ``pausefl audit`` can attack, each by its name there."""
+        return {}
 
     @property
     @abstractmethod
@@ -116,10 +133,6 @@ class Mechanism(ABC):
         # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
         outcome = unpack(vector, update, layers)
         return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
-
-    def label(self, noise: Noise) -> str:
-        """Return what to write into a ledger: the mechanism, its clip, and whether its noise is private."""
-        return f"{self!r}, {noise.note}"
 
     def trials(self, level: float, runs: int, epsilon: Epsilon, noise: Noise) -> FloatArray:
         """Return ``runs`` releases, a row each, of an update of ``level`` x bound along an axis; for the audit."""

@@ -5,8 +5,9 @@ Reference: Dwork, McSherry, Nissim and Smith (2006); PAUSE, Theorem 2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -44,6 +45,23 @@ class Laplace(Mechanism):
         require(other is None, names[1], other, f"left out with unit={self.unit!r}", f"give {names[0]} instead")
         require(wanted is not None, names[0], wanted, f"given with unit={self.unit!r}", "it sets clip and noise")
         require_bound(names[0], wanted if wanted is not None else 0.0, "it is the size of a typical update")
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Self:
+        """Take ``width`` for the unit of one coordinate, and ``clip`` for the whole update."""
+        if values["unit"] == "update":
+            return cls(unit="update", l1=values["clip"])
+        return cls(unit="coordinate", width=values["width"])
+
+    @classmethod
+    def audited(cls) -> dict[str, Self]:
+        """Return both units; the plain name is the one of the paper's experiments."""
+        coordinate = cls(unit="coordinate", width=1.0)
+        return {
+            "laplace": coordinate,
+            "laplace-coordinate": coordinate,
+            "laplace-update": cls(unit="update", l1=1.0),
+        }
 
     @property
     def guarantee(self) -> Guarantee:

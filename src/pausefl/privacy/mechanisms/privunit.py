@@ -8,9 +8,10 @@ Algorithm 2 (PrivUnitG, the same with a Gaussian vector).  The cut comes from
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -59,6 +60,20 @@ class PrivUnit(Mechanism):
         share = self.norm_share
         require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
         require(share is None or 0.01 <= share <= 0.99, "norm_share", share, "between 0.01 and 0.99", "0.1 is common")
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Self:
+        """Take ``clip``."""
+        return cls(l2=values["clip"])
+
+    @classmethod
+    def audited(cls) -> dict[str, Self]:
+        """Return both kinds, and the one that releases the norm too."""
+        return {
+            "privunit": cls(l2=1.0),
+            "privunit-sphere": cls(l2=1.0, kind="sphere"),
+            "privunit-norm": cls(l2=1.0, norm="private"),
+        }
 
     @property
     def guarantee(self) -> Guarantee:
