@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from pausefl.errors import ConfigError
 from pausefl.privacy import MECHANISMS, SCHEDULES
 from pausefl.system.settings import Section, validated, value_of
-from pausefl.system.toml import read_toml
+from pausefl.system.toml import read_toml, toml_text
 
 if TYPE_CHECKING:
     ScheduleName: TypeAlias = str
@@ -172,12 +172,7 @@ class Config(Section):
 
     def toml(self) -> str:
         """Return the resolved configuration as TOML; keys without a value are left out."""
-        lines = []
-        for section, values in self.model_dump().items():
-            lines.append(f"[{section}]")
-            lines += [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
-            lines.append("")
-        return "\n".join(lines)
+        return toml_text(self.model_dump(exclude_none=True))
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -195,12 +190,3 @@ def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Co
             raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
         merged[section][key] = value_of(text.strip())
     return validated(Config, merged)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)

@@ -23,6 +23,7 @@ from pausefl.selector.round import Selection
 from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
+from pausefl.system.state_file import arrays_under
 from pausefl.types import BoolArray, ClientId, FloatArray, IntArray
 
 
@@ -163,9 +164,9 @@ class Simulation:
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from what ``state`` returned; the parts must be built from the same configuration."""
-        self._selector.restore(header["selector"], _under("selector", arrays))
+        self._selector.restore(header["selector"], arrays_under("selector", arrays))
         if self._learner is not None:
-            self._learner.restore(_under("learner", arrays))
+            self._learner.restore(arrays_under("learner", arrays))
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
         self._number, self._clock = int(header["number"]), VirtualClock(float(header["clock"]))
 
@@ -258,8 +259,3 @@ def _weights(chosen: Selection, sizes: FloatArray, places: IntArray) -> FloatArr
     if chosen.weights is None:
         return sizes
     return np.array([chosen.weights[chosen.members[place]] for place in places.tolist()])
-
-
-def _under(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    start = f"{prefix}."
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from pausefl.errors import ConfigError
 
@@ -13,13 +14,15 @@ from pausefl.errors import ConfigError
 @contextmanager
 def only_writer(lock: Path, what: Path, remedy: str) -> Iterator[None]:
     """Hold the file ``lock`` while ``what`` is written; if another process does, refuse at once."""
+    held = FileLock(lock)
     try:
-        opened = lock.open("a", encoding="utf-8")
+        lock.parent.stat()  # a folder that is not there is a slip of the pen: filelock would make it
+        held.acquire(blocking=False)
+    except Timeout:
+        raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
     except OSError as error:
         raise ConfigError(f"{what} cannot be written ({error.strerror}); make its folder, or {remedy}") from None
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
+    try:
         yield
+    finally:
+        held.release()

@@ -78,6 +78,16 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     return described["header"], arrays
 
 
+def arrays_under(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays whose names begin with ``prefix`` and a dot, under the rest of their names.
+
+    >>> arrays_under("model", {"model.w": np.zeros(2), "online": np.ones(3)})
+    {'w': array([0., 0.])}
+    """
+    start = f"{prefix}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")

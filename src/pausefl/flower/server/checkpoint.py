@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from pausefl.flower.server.history import Played
 from pausefl.flower.server.journal import Journal, Mark
 from pausefl.privacy.mechanisms.layers import Tensor
-from pausefl.system.state_file import read_state, write_state
+from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import ClientId
 
 _KIND = "flower run with a journal"
@@ -61,19 +60,15 @@ class Checkpoint:
         for entry in entries:
             for name, numbered in entry["metrics"].items():
                 metrics.setdefault(name, {}).update(numbered)
-        model = _under("model.", arrays)
+        model = arrays_under("model", arrays)
         return Checkpoint(
             values["run"],
             values["round"],
             {name: model[name].reshape(shape) for name, shape in values["shapes"].items()},
-            (values["selector"], _under("selector.", arrays)),
-            _under("inner.", arrays),
+            (values["selector"], arrays_under("selector", arrays)),
+            arrays_under("inner", arrays),
             tuple(values["exhausted"]),
             mark,
             tuple(Played.of(entry["played"]) for entry in entries),
             metrics,
         )
-
-
-def _under(start: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    return {name.removeprefix(start): np.array(array) for name, array in arrays.items() if name.startswith(start)}

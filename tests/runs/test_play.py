@@ -15,7 +15,7 @@ from pausefl.errors import ConfigError
 from pausefl.report.groups import by_name
 from pausefl.report.page.report import write_report
 from pausefl.runs.archive import keep
-from pausefl.runs.config import Config, load_config, make_config
+from pausefl.runs.config import load_config, make_config
 from pausefl.runs.folder import read_run, read_runs
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
@@ -185,36 +185,6 @@ def test_traces_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "overrides", "words"),
-    [
-        ({"selection": {"polcy": "pause"}}, [], "selection.polcy is not a known key; did you mean 'selection.policy'"),
-        ({"slection": {}}, [], "did you mean 'selection'"),
-        ({"run": {"rounds": 0}}, [], "run.rounds is 0, but must be greater than or equal to 1"),
-        ({"run": {"rounds": "many"}}, [], "run.rounds is 'many'"),
-        ({"data": {"name": "minst"}}, [], "data.name is 'minst'"),
-        ({"selection": {"beta": 1}}, [], "selection.beta is 1.0, but must be greater than 1"),
-        ({}, ["rounds=5"], "must look like section.key=value"),
-        ({}, ["run.rounds"], "must look like section.key=value"),
-        ({}, ["run.rounds=x"], "run.rounds is 'x'"),
-        ({"run": 5}, [], "run is 5"),
-        ({"network": {"trace": "x"}, "run": 3}, ["run.rounds=4"], "must look like"),
-    ],
-)
-def test_bad_configurations_are_one_line(content: dict, overrides: list[str], words: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        make_config(content, overrides)
-    assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_overrides_and_whole_numbers() -> None:
-    config = make_config({"privacy": {"budget": 200}}, ["selection.alpha=7", "data.name=mnist", "network.deadline=1"])
-    assert (config.privacy.budget, config.selection.alpha, config.network.deadline) == (200.0, 7.0, 1.0)
-    assert config.data.name == "mnist"
-    assert Config() == make_config({})
-
-
-@pytest.mark.parametrize(
     ("override", "words"),
     [
         ("learning.device=warp", "learning.device is 'warp'"),
@@ -328,32 +298,6 @@ def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None
     assert not list(tmp_path.rglob("summary.json"))
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "network.congestion=0.5",
-        "selection.rho=0.1",
-        "network.spread=5",
-        "learning.momentum=0.9",
-    ],
-)
-def test_keys_without_effect_are_refused(override: str) -> None:
-    with pytest.raises(ConfigError, match="has no effect here"):
-        make_config({}, [override])
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("selection.per_round=50", "per_round is 50, but must be at most network.clients = 30"),
-        ("network.deadline=0.01", "deadline is 0.01, but must be above network.tau_min = 0.05"),
-    ],
-)
-def test_keys_that_cannot_be_met_are_refused(override: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        make_config({}, [override])
-
-
 def test_a_configuration_that_cannot_be_built_does_not_take_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="policy is 'randm'"):
         run(make_config({}, ["selection.policy=randm"]), tmp_path)
@@ -364,10 +308,3 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}}), tmp_path)
     with pytest.raises(ConfigError, match=r"selection\.gamma = 5\.0 there, 1\.0 here"):
         run(make_config({"run": {"rounds": 2}, "learning": {"enabled": False}, "selection": {"gamma": 1}}), tmp_path)
-
-
-def test_configurations_come_back_as_they_were(tmp_path: Path) -> None:
-    for overrides in ([], ["learning.max_steps=0", "network.deadline=2", "data.train_size=100"]):
-        config = make_config({}, overrides)
-        (tmp_path / "c.toml").write_text(config.toml())
-        assert load_config(tmp_path / "c.toml") == config

@@ -1,0 +1,40 @@
+"""Code of one's own is found by its import path, or refused in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import InvalidValueError
+from pausefl.system.import_path import imported, reason
+
+
+def test_code_of_ones_own_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_ok.py").write_text("def one():\n    return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert imported("mine_ok:one", "data.name")() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "said"),
+    [
+        ("x = 1\n", "mine_a:nothing", "has no attribute 'nothing'"),
+        ("x = 1\n", "nowhere_at_all:x", "No module named 'nowhere_at_all'"),
+        ("raise RuntimeError('first\\nsecond')\n", "mine_b:x", "(first)"),
+        ("1 +\n", "mine_c:x", "invalid syntax"),
+        ("x = 1\n", "mine_d", "cannot be imported"),
+        ("x = 1\n", ":x", "cannot be imported"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, path: str, said: str
+) -> None:
+    if not path.startswith("nowhere"):
+        (tmp_path / f"{path.partition(':')[0]}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidValueError) as refused:
+        imported(path, "learning.model")
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_exception_without_words_is_told_by_its_kind() -> None:
+    assert reason(KeyError()) == "KeyError"
