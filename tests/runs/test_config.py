@@ -1,0 +1,84 @@
+"""A run's file is validated key by key, and comes back as it was."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pausefl.errors import ConfigError
+from pausefl.runs.config import Config, load_config, make_config
+from pausefl.runs.folder import stored_config
+
+
+@pytest.mark.parametrize(
+    ("content", "overrides", "words"),
+    [
+        ({"selection": {"polcy": "pause"}}, [], "selection.polcy is not a known key; did you mean 'selection.policy'"),
+        ({"slection": {}}, [], "did you mean 'selection'"),
+        ({"run": {"rounds": 0}}, [], "run.rounds is 0, but must be greater than or equal to 1"),
+        ({"run": {"rounds": "many"}}, [], "run.rounds is 'many'"),
+        ({"data": {"name": "minst"}}, [], "data.name is 'minst'"),
+        ({"selection": {"beta": 1}}, [], "selection.beta is 1.0, but must be greater than 1"),
+        ({}, ["rounds=5"], "must look like section.key=value"),
+        ({}, ["run.rounds"], "must look like section.key=value"),
+        ({}, ["run.rounds=x"], "run.rounds is 'x'"),
+        ({"run": 5}, [], "run is 5"),
+        ({"network": {"trace": "x"}, "run": 3}, ["run.rounds=4"], "must look like"),
+    ],
+)
+def test_bad_configurations_are_one_line(content: dict, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_config(content, overrides)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_overrides_and_whole_numbers() -> None:
+    config = make_config({"privacy": {"budget": 200}}, ["selection.alpha=7", "data.name=mnist", "network.deadline=1"])
+    assert (config.privacy.budget, config.selection.alpha, config.network.deadline) == (200.0, 7.0, 1.0)
+    assert config.data.name == "mnist"
+    assert Config() == make_config({})
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "network.congestion=0.5",
+        "selection.rho=0.1",
+        "network.spread=5",
+        "learning.momentum=0.9",
+    ],
+)
+def test_keys_without_effect_are_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="has no effect here"):
+        make_config({}, [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("selection.per_round=50", "per_round is 50, but must be at most network.clients = 30"),
+        ("network.deadline=0.01", "deadline is 0.01, but must be above network.tau_min = 0.05"),
+    ],
+)
+def test_keys_that_cannot_be_met_are_refused(override: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_config({}, [override])
+
+
+def test_configurations_come_back_as_they_were(tmp_path: Path) -> None:
+    for overrides in ([], ["learning.max_steps=0", "network.deadline=2", "data.train_size=100"]):
+        config = make_config({}, overrides)
+        (tmp_path / "c.toml").write_text(config.toml())
+        assert load_config(tmp_path / "c.toml") == config
+
+
+@given(trace=st.text(), device=st.text(), model=st.text())
+def test_any_text_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, trace: str, device: str, model: str
+) -> None:
+    config = make_config({"network": {"trace": trace}, "learning": {"device": device, "model": model}})
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "config.toml").write_text(config.toml(), encoding="utf-8", newline="")
+    assert stored_config(folder) == load_config(folder / "config.toml") == config
