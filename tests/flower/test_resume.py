@@ -22,7 +22,7 @@ from pausefl.flower import Checkpoint
 from pausefl.flower.server.inner import inner_state, restore_inner
 from pausefl.flower.server.loop import Progress
 from pausefl.flower.testing import MemoryGrid
-from pausefl.privacy import FixedHorizon
+from pausefl.privacy import FixedHorizon, Geometric
 from pausefl.sim.latency import FlooredNormal
 
 
@@ -119,6 +119,27 @@ def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(clients, star
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(StateFileError, match="damaged"):
         tools.wrapped(checkpoint=path).start(tools.grid_of(clients), start, num_rounds=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schedule": Geometric(4000.0, 0.04)}, "its schedule is .*'FixedHorizon'.*a budget is for life"),
+        ({"alpha": 0.0}, "its alpha is 100.0, but here it is 0.0"),
+        ({"seed": 1}, "its seed is 0, but here it is 1"),
+    ],
+)
+def test_a_selector_with_other_arguments_is_refused(clients, start, tmp_path, tools, change, words):
+    path = tmp_path / "run.state"
+    tools.wrapped(chooser=tools.selector(), checkpoint=path).start(tools.grid_of(clients), start, num_rounds=1)
+    before, charges = path.read_bytes(), [client.charges for client in clients]
+    with pytest.raises(StateFileError, match=words):
+        tools.wrapped(chooser=tools.selector(**change), checkpoint=path).start(
+            tools.grid_of(clients), start, num_rounds=2
+        )
+    assert path.read_bytes() == before
+    assert [client.charges for client in clients] == charges
+    tools.wrapped(chooser=tools.selector(), checkpoint=path).start(tools.grid_of(clients), start, num_rounds=2)
 
 
 def test_metrics_survive_a_checkpoint(start):

@@ -19,19 +19,17 @@ from pausefl.errors import (
     require,
 )
 from pausefl.privacy import Geometric
-from pausefl.privacy.schedule import describe_schedule
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.observations import observed_seconds, observed_updates
 from pausefl.selector.round import Phi, Problem, Selection, cluster_column
-from pausefl.selector.state import check_same, plain, stored_arguments
+from pausefl.selector.state import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
 from pausefl.system.state_file import read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
 _KIND = "selector"
 _COLUMNS = ("sizes", "picks", "releases", "rate", "present")
-_WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
 
 
 class Selector:
@@ -210,8 +208,8 @@ class Selector:
         """Return everything needed to continue: a header ready for JSON, and arrays."""
         cohort = self._cohort
         header = {
-            "reward": {name: plain(getattr(self._reward, name)) for name in _WEIGHTS},
-            "schedule": describe_schedule(self._reward.schedule),
+            "reward": {name: plain(getattr(self._reward, name)) for name in WEIGHTS},
+            "schedule": stored_schedule(self._reward.schedule),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
             "settings": self._policy.settings(),
@@ -220,7 +218,7 @@ class Selector:
             "per_round": self._per_round,
             "seed": self._seed,
             "rounds": self._rounds,
-            "phi": self._phi is not None,
+            "phi": stored_phi(self._phi),
         }
         arrays: dict[str, Any] = {name: getattr(cohort, name) for name in _COLUMNS}
         if self._clusters is not None:
@@ -241,17 +239,18 @@ class Selector:
         schedule: BudgetSchedule | None = None,
         phi: Phi | None = None,
     ) -> Self:
-        """Continue from a saved state; policies, schedules and functions of your own must be passed again."""
+        """Continue from a saved state; policies, schedules and functions of your own must be passed again, the same."""
         header, arrays = read_state(path, _KIND)
         self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi))
         self.restore(header, arrays)
         return self
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Continue from what ``state`` returned, in a selector made with the same arguments."""
-        count = len(arrays["sizes"])
-        require(len(self._cohort) == count, "clients", len(self._cohort), f"{count} as in the state", "pass the same")
-        check_same(self.state()[0], header)
+        """Continue from what ``state`` returned, in a selector made with the same arguments; others are refused.
+
+        Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.
+        """
+        check_same(self.state(), (header, arrays))
         self._cohort.restore(
             {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],

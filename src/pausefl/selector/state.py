@@ -1,9 +1,12 @@
-"""What a state file says of a selector's making, and how it comes back."""
+"""Constructor arguments of a selector, as stored in a state file: written, compared, and read back."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,19 +17,55 @@ from pausefl.selection import POLICIES, Policy, policy_by_name
 from pausefl.selector.round import Phi
 from pausefl.types import BudgetSchedule
 
+WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
+_SHOWN = 80
+_REMEDIES = {
+    "schedule": "a budget is for life, so pass the schedule of the state",
+    "ids": "pass the clients of the state, in the same order",
+    "clusters": "pass the clusters of the state; those that join has changed count as changed",
+}
+_REMEDY = "pass the value of the state, or start anew without this state"
+
 
 def plain(value: Any) -> Any:
     """Return a numpy number as a Python one, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def check_same(mine: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-    """Refuse a state of a selector that was made with other arguments."""
-    for name in ("ids", "per_round", "policy", "settings"):
-        if mine[name] != header[name]:
+def stored_schedule(schedule: BudgetSchedule) -> dict[str, Any]:
+    """Return one of our schedules as its kind and numbers; one of the user's own as what it spends."""
+    ours = describe_schedule(schedule)
+    if ours is not None:
+        return ours
+    limit = plain(schedule.limit)
+    counts = [2**k for k in range(13) if limit is None or 2**k <= limit] + ([] if limit is None else [limit])
+    # Nine digits: the last ones may differ between two machines.
+    spent = {str(n): float(f"{float(schedule.spent(np.array([n]))[0]):.9g}") for n in counts}
+    budget = float(f"{float(schedule.budget):.9g}")
+    return {"own": type(schedule).__name__, "budget": budget, "limit": limit, "spent": spent}
+
+
+def stored_phi(phi: Phi | None) -> str | None:
+    """Return by what a set function is known: a function by its name, a dataclass also by its values."""
+    if phi is None or not is_dataclass(phi):
+        return None if phi is None else str(getattr(phi, "__qualname__", type(phi).__qualname__))
+    values = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(phi))
+    return f"{type(phi).__qualname__} {blake2b(values.encode(errors='replace'), digest_size=8).hexdigest()}"
+
+
+def check_same(
+    mine: tuple[Mapping[str, Any], Mapping[str, Any]], stored: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> None:
+    """Refuse the state of a selector that was made with other arguments, whichever of them differs.
+
+    Data sizes are not compared: ``join`` may have changed them, so the stored ones win.
+    """
+    for name, here, there in _pairs(mine, stored):
+        if here != there:
+            shown = _from_difference(str(there), str(here))
             raise StateFileError(
-                f"the state is of another selector: its {name} is {str(header[name])[:80]}, not "
-                f"{str(mine[name])[:80]}; pass the same"
+                f"the state is of another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "
+                f"{_REMEDIES.get(name, _REMEDY)}"
             )
 
 
@@ -34,33 +73,54 @@ def stored_arguments(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any],
     policy: str | Policy | None, schedule: BudgetSchedule | None, phi: Phi | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the arguments with which the saved selector was made; what is passed again must be the same."""
-    chosen = policy_by_name(policy) if isinstance(policy, str) else policy or _policy(path, header)
-    if (chosen.name, chosen.settings()) != (header["policy"], header["settings"]):
-        raise StateFileError(
-            f"{path} was saved with policy {header['policy']!r} ({header['settings'][:80]}), not with "
-            f"{chosen.name!r} ({chosen.settings()[:80]}); pass the same"
-        )
-    if header["phi"] != (phi is not None):
-        raise StateFileError(f"{path} was saved with{'' if header['phi'] else 'out'} a set function phi; pass the same")
+    """Return the arguments with which the saved selector was made; those that are passed again come as they are."""
     sizes = arrays["sizes"] if header["ids"] is None else dict(zip(header["ids"], arrays["sizes"], strict=True))
     return {
-        "sizes": sizes, "per_round": header["per_round"], "policy": chosen, **header["reward"],
-        "schedule": _schedule(path, header, schedule), "clusters": arrays.get("clusters"), "phi": phi,
+        "sizes": sizes, "per_round": header["per_round"], "policy": policy or _policy(path, header), **header["reward"],
+        "schedule": schedule or _schedule(path, header["schedule"]), "clusters": arrays.get("clusters"), "phi": phi,
         "seed": header["seed"],
     }  # fmt: skip
 
 
-def _schedule(path: str | os.PathLike[str], header: dict[str, Any], given: BudgetSchedule | None) -> BudgetSchedule:
-    """Return the schedule that was saved; one that is passed again must be the same."""
-    stored = header["schedule"]
-    if given is not None:
-        if stored is not None and describe_schedule(given) != stored:
-            raise StateFileError(
-                f"{path} was saved with schedule {stored}, and a budget is for life; pass the same or none"
-            )
-        return given
-    if stored is None:
+def _pairs(
+    mine: tuple[Mapping[str, Any], Mapping[str, Any]], stored: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each argument with its value here and in the state."""
+    (here, columns), (there, kept) = mine, stored
+    yield "number of clients", len(columns["sizes"]), len(kept["sizes"])
+    for name in ("ids", "per_round", "policy", "class", "settings", "seed"):
+        yield {"class": "policy's class", "settings": "policy"}.get(name, name), here[name], there[name]
+    for name in WEIGHTS:
+        yield name, here["reward"][name], there["reward"][name]
+    if there["schedule"] is not None or "own" not in here["schedule"]:  # older files keep None for the user's own
+        yield "schedule", here["schedule"], there["schedule"] or "one of your own"
+    older = isinstance(there["phi"], bool)  # older files only say whether there is one
+    yield "phi", here["phi"] is not None if older else here["phi"], there["phi"]
+    yield "clusters", *_clusters(columns.get("clusters"), kept.get("clusters"))
+
+
+def _clusters(here: Any, there: Any) -> tuple[str, str]:
+    """Return the two columns in words: equal words if they are equal, else the first client in which they differ."""
+    if here is None or there is None:
+        return "None" if here is None else "set", "None" if there is None else "set"
+    other = np.flatnonzero(here != there)
+    if not len(other):
+        return "set", "set"
+    return f"{here[other[0]]} for client number {other[0]}", f"{there[other[0]]} for client number {other[0]}"
+
+
+def _from_difference(one: str, other: str) -> tuple[str, str]:
+    """Return two texts short enough for a message, cut so that it shows where they begin to differ."""
+    if max(len(one), len(other)) <= _SHOWN:
+        return one, other
+    alike = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    start = max(0, alike - _SHOWN // 2)
+    before = "…" if start else ""
+    return before + one[start : start + _SHOWN], before + other[start : start + _SHOWN]
+
+
+def _schedule(path: str | os.PathLike[str], stored: Mapping[str, Any] | None) -> BudgetSchedule:
+    if stored is None or "own" in stored:
         raise StateFileError(f"{path} was saved with a schedule of your own; pass it again as schedule=…")
     return described_schedule(stored)
 

@@ -1,9 +1,4 @@
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +11,9 @@ from pausefl.errors import (
     InvalidValueError,
     NotEnoughClientsError,
     OutOfOrderError,
-    StateFileError,
     UnknownClientError,
 )  # fmt: skip
-from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
+from pausefl.privacy import FixedHorizon
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause
 from pausefl.selector import Selector
@@ -149,137 +143,6 @@ def test_integer_ids_in_a_mapping_and_in_a_sequence_are_the_same() -> None:
     c = Selector({3: 5.0, 1: 1.0, 0: 3.0, 2: 2.0}, 2, "random", seed=4)
     first = [set(s.select().members) for s in (a, b, c)]
     assert first[0] == first[1] == first[2]
-
-
-@pytest.mark.parametrize("schedule", [Geometric(40.0, 0.04), PowerLaw(10.0, 2.0), FixedHorizon(100.0, 50)])
-@pytest.mark.parametrize("pending", [False, True])
-def test_load_continues_to_the_bit(tmp_path: Path, schedule: object, pending: bool) -> None:
-    def fresh() -> Selector:
-        return Selector(
-            {"a": 3, "b": 5, "c": 2, "d": 4, "e": 1}, 2, schedule=schedule,
-            clusters={"a": 0, "b": 0, "c": 1, "d": 1, "e": 7}, rho=0.01, seed=9,
-        )  # fmt: skip
-
-    straight = fresh()
-    wanted = played(straight, 9)
-    sel = fresh()
-    got = played(sel, 4)
-    sel.leave(["e"])
-    sel.join({"e": 1}, clusters={"e": 7})
-    open_round = sel.select() if pending else None
-    sel.save(tmp_path / "state")
-    again = Selector.load(tmp_path / "state")
-    if open_round is not None:
-        again.observe({k: 0.5 + 0.01 * ((4 + len(str(k))) % 5) for k in open_round.members})
-        got.append(open_round)
-    got += [step(again, number) for number in range(len(got), 9)]
-    assert got == wanted
-    for column in ("picks", "rate", "sizes", "keys"):
-        assert getattr(again.cohort, column).tobytes() == getattr(straight.cohort, column).tobytes()
-    again.save(tmp_path / "again")
-    straight.save(tmp_path / "straight")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "straight").read_bytes()
-
-
-def test_numbered_clients_survive_a_save(tmp_path: Path) -> None:
-    sel = Selector(np.ones(50), 3, seed=2)
-    played(sel, 3)
-    sel.save(tmp_path / "state")
-    assert played(Selector.load(tmp_path / "state"), 3) == played(sel, 3)
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "version", "foreign", "tail"])
-def test_damaged_state_is_refused_and_left_alone(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "state"
-    Selector(np.ones(9), 2).save(path)
-    content = bytearray(path.read_bytes())
-    if damage == "empty":
-        content = bytearray()
-    elif damage == "cut":
-        content = content[: len(content) // 2]
-    elif damage == "flip":
-        content[len(content) // 2] ^= 4
-    elif damage == "version":
-        content = content.replace(b"pausefl state 1", b"pausefl state 7", 1)
-    elif damage == "foreign":
-        content = bytearray(b"hello\n" * 9)
-    else:
-        content += b"x"
-    path.write_bytes(content)
-    with pytest.raises(StateFileError) as refused:
-        Selector.load(path)
-    assert "\n" not in str(refused.value)
-    assert ("version 7" in str(refused.value)) == (damage == "version")
-    assert path.read_bytes() == content
-
-
-def test_a_state_that_is_not_there_is_told_from_one_that_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="does not exist; name a file") as missing:
-        Selector.load(tmp_path / "none")
-    assert isinstance(missing.value, StateFileError)
-    with pytest.raises(StateFileError, match="cannot be read"):
-        Selector.load(tmp_path)
-
-
-def test_settings_of_your_own_must_be_passed_again(tmp_path: Path) -> None:
-    mine = SaPause(Annealer(steps=77))
-    Selector(np.ones(5), 2, mine).save(tmp_path / "a")
-    with pytest.raises(StateFileError, match="pass it again as policy"):
-        Selector.load(tmp_path / "a")
-    Selector.load(tmp_path / "a", policy=mine)
-    for other in ("random", SaPause(Annealer(steps=5))):
-        with pytest.raises(StateFileError, match="pass the same"):
-            Selector.load(tmp_path / "a", policy=other)
-    with pytest.raises(StateFileError, match="a budget is for life"):
-        Selector.load(tmp_path / "a", policy=mine, schedule=Geometric(400.0, 0.04))
-    Selector(np.ones(5), 2, "brute", phi=lambda ids: float(len(ids))).save(tmp_path / "b")
-    with pytest.raises(StateFileError, match="phi"):
-        Selector.load(tmp_path / "b")
-
-
-def test_saving_is_atomic_under_kill(tmp_path: Path) -> None:
-    # A child saves alternating states as fast as it can; whenever it is killed, the file must load.
-    path = tmp_path / "state"
-    code = (
-        "import sys, numpy as np\n"
-        "from pausefl.selector import Selector\n"
-        "sel = Selector(np.ones(20000), 5)\n"
-        "sel.save(sys.argv[1])\n"
-        "print('ready', flush=True)\n"
-        "while True:\n"
-        "    sel.observe(dict.fromkeys(sel.select().members, 0.3))\n"
-        "    sel.save(sys.argv[1])\n"
-        "    print(sel.rounds, flush=True)\n"
-    )
-    for saves in range(1, 5):
-        child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        child.stdout.readline()
-        for _ in range(saves):
-            begun = time.monotonic()
-            child.stdout.readline()
-        time.sleep(0.2 * saves * (time.monotonic() - begun))  # another part of the next save each time
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
-        assert Selector.load(path).rounds >= saves
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "state"
-    sel = Selector(np.ones(5), 2)
-    sel.save(path)
-    before = path.read_bytes()
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    played(sel, 1)
-    with pytest.raises(OSError, match="No space left"):
-        sel.save(path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
 @pytest.mark.parametrize(
@@ -419,12 +282,6 @@ def test_a_refused_join_changes_nothing(tmp_path: Path) -> None:
     assert Selector.load(tmp_path / "state").cohort.rows(["c"]).tolist() == [2]
 
 
-def test_numpy_numbers_can_be_saved(tmp_path: Path) -> None:
-    sel = Selector(np.array([1, 2, 3]), np.int64(2), alpha=np.float32(3), schedule=Geometric(np.float64(4.0), 0.5))
-    sel.save(tmp_path / "state")
-    assert Selector.load(tmp_path / "state").reward.alpha == 3.0
-
-
 class Wrong(pausefl.Policy):
     name = "wrong"
 
@@ -452,19 +309,6 @@ def test_a_policy_that_fails_to_learn_leaves_no_phantom_picks() -> None:
     assert sel.cohort.picks.sum() == 0
 
 
-def test_links_and_modes_are_kept(tmp_path: Path) -> None:
-    real, link = tmp_path / "real", tmp_path / "link"
-    Selector(np.ones(3), 1).save(real)
-    real.chmod(0o640)
-    link.symlink_to(real)
-    Selector(np.ones(4), 1).save(link)
-    assert link.is_symlink()
-    assert real.stat().st_mode & 0o777 == 0o640
-    assert len(Selector.load(real).cohort) == 4
-    with pytest.raises(StateFileError, match="folder must exist"):
-        Selector(np.ones(3), 1).save(tmp_path / "nowhere" / "x")
-
-
 def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path) -> None:
     sel = Selector({"a": 1, "b": 1, "c": 1}, 1, schedule=FixedHorizon(8.0, 4), alpha=0.0)
     sel.report({"a": 4, "b": 2})
@@ -484,19 +328,3 @@ def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path
         back.report({"b": -1})
     with pytest.raises(UnknownClientError):
         back.report({"d": 1})
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Selector({"c": 3, "b": 2, "a": 1}, per_round=2),
-        Selector({"x": 1, "b": 2, "c": 3}, per_round=2),
-        Selector({"a": 1, "b": 2, "c": 3}, per_round=1),
-        Selector({"a": 1, "b": 2, "c": 3}, per_round=2, policy="random"),
-    ],
-)
-def test_the_state_of_another_selector_is_refused(other: Selector) -> None:
-    used = Selector({"a": 1, "b": 2, "c": 3}, per_round=2)
-    used.observe(dict.fromkeys(used.select(), 0.2))
-    with pytest.raises(StateFileError, match="of another selector"):
-        other.restore(*used.state())
