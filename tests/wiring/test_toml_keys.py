@@ -1,0 +1,431 @@
+"""Every TOML key of a run is alive: one row per key, with values that must matter and the law they must follow.
+
+The laws put the same round together by hand, from the parts themselves.  So a run that uses another part, swaps two
+numbers, forgets a key or draws from another stream differs from its law.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn, torch
+
+from pausefl.errors import PauseError
+from pausefl.learn.build import learner_for
+from pausefl.learn.datasets import load_dataset, training_pool
+from pausefl.learn.models import build_model
+from pausefl.learn.optimizer import Optimizer
+from pausefl.learn.partition import by_labels, by_sizes, iid
+from pausefl.learn.training import ClientData, LocalPlan, normalised
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SimulatedNoise
+from pausefl.rng import stream
+from pausefl.runs.build import build
+from pausefl.runs.config import Config, make_config
+from pausefl.runs.play import run
+from pausefl.selection import (
+    All,
+    Annealer,
+    Brute,
+    ClusteredBySimilarity,
+    ClusteredBySize,
+    Fastest,
+    Pause,
+    Policy,
+    Random,
+    SaPause,
+)
+from pausefl.selector import Selector
+from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
+from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
+from pausefl.sim.network import Network
+from pausefl.system.state_file import read_state
+
+Settings = Mapping[str, Any]
+
+
+# What is looked at.
+
+
+@cache
+def _records(toml: str) -> list[dict[str, Any]]:
+    config = make_config(tomllib.loads(toml))
+    simulation = build(config)
+    try:
+        return list(simulation.play(config.run.rounds))
+    finally:
+        simulation.close()
+
+
+def records(config: Config) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl."""
+    return _records(config.toml())
+
+
+def models(config: Config) -> list[Any]:
+    """The global model at first and after each round."""
+    simulation = build(config)
+    try:
+        found = [simulation.model]
+        for _ in range(config.run.rounds):
+            simulation.step()
+            found.append(simulation.model)
+        return found
+    finally:
+        simulation.close()
+
+
+def refusal(config: Config) -> str:
+    """The error of a run that cannot be built."""
+    try:
+        build(config).close()
+    except PauseError as error:
+        return str(error)
+    return ""
+
+
+def checkpoints(config: Config) -> list[int]:
+    """The round in the checkpoint, at the end of each round."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, found = Path(folder) / "checkpoint.state", []
+
+        def watch(_: dict[str, Any]) -> None:
+            found.append(read_state(file, "run")[0]["number"] if file.exists() else 0)
+
+        run(config, Path(folder), watch=watch)
+    return found
+
+
+# The laws: selection and clock from the parts, without training.
+
+
+def latency_of(s: Settings) -> LatencyModel:
+    clients, floor, spread = s["network.clients"], s["network.tau_min"], s["network.spread"]
+    means = np.linspace(s["network.mean"], s["network.slowest"] or s["network.mean"], clients)
+    kind = s["network.latency"]
+    if kind == "trace":
+        return Trace(np.loadtxt(s["network.trace"], delimiter=",", ndmin=2))
+    if kind == "two-groups":
+        return two_groups(clients, floor)
+    return FlooredNormal(means, spread, floor) if kind == "normal" else Quantile(kind, means, spread, floor)
+
+
+def clusters_of(s: Settings) -> Any:
+    count = s["network.clusters"]
+    return None if count is None else stream(s["run.seed"], "clusters").integers(0, count, s["network.clients"])
+
+
+def network_of(s: Settings) -> Network:
+    presence: dict[str, Callable[[], Any]] = {
+        "always": lambda: None,
+        "bernoulli": lambda: Bernoulli(s["network.probability"]),
+        "on-off": lambda: OnOff(leave=s["network.leave"], back=s["network.back"]),
+        "trace": lambda: AvailabilityTrace(np.loadtxt(s["network.availability_trace"], delimiter=",", ndmin=2) > 0.5),
+    }
+    return Network(
+        latency_of(s), seed=s["run.seed"], availability=presence[s["network.availability"]](),
+        dropout=s["network.dropout"], deadline=s["network.deadline"], clusters=clusters_of(s),
+        congestion=s["network.congestion"],
+    )  # fmt: skip
+
+
+def schedule_of(s: Settings) -> Any:
+    budget = s["privacy.budget"]
+    kinds: dict[str, Callable[[], Any]] = {
+        "geometric": lambda: Geometric(budget=budget, decay=s["privacy.decay"]),
+        "power-law": lambda: PowerLaw(budget=budget, exponent=s["privacy.exponent"]),
+        "fixed-horizon": lambda: FixedHorizon(budget=budget, releases=s["privacy.releases"]),
+    }
+    return kinds[s["privacy.schedule"]]()
+
+
+def policy_of(s: Settings) -> Policy:
+    reach = s["selection.alpha"] * (2 + s["selection.rho"] * (s["selection.per_round"] - 1)) + s["selection.gamma"]
+    published = s["selection.paper_scale"]
+    chain = (
+        Annealer(steps=s["selection.steps"], kappa=s["selection.kappa"] or 30.0, set_range=reach, restarts=False)
+        if published
+        else Annealer(steps=s["selection.steps"], kappa=s["selection.kappa"] or 3000.0)
+    )
+    policies: dict[str, Callable[[], Policy]] = {
+        "pause": Pause, "brute": Brute, "random": Random, "all": All, "clustered": ClusteredBySize,
+        "clustered-similarity": ClusteredBySimilarity, "sa-pause": lambda: SaPause(chain),
+        "fastest": lambda: Fastest(latency_of(s).expected()),
+    }  # fmt: skip
+    return policies[s["selection.policy"]]()
+
+
+def selector_of(s: Settings, sizes: Any) -> Selector:
+    return Selector(
+        sizes, s["selection.per_round"], policy_of(s), alpha=s["selection.alpha"], beta=s["selection.beta"],
+        gamma=s["selection.gamma"], zeta=s["selection.zeta"], schedule=schedule_of(s), tau_min=s["network.tau_min"],
+        clusters=clusters_of(s), rho=s["selection.rho"], seed=s["run.seed"],
+    )  # fmt: skip
+
+
+def replayed(s: Settings, seen: list[dict[str, Any]]) -> bool:
+    """Choices, reasons, clock and leakage are those of a selector and a network put together by hand."""
+    clients, network, schedule = s["network.clients"], network_of(s), schedule_of(s)
+    selector = selector_of(s, np.ones(clients))
+    online, clock = np.ones(clients, dtype=np.bool_), 0.0
+    for number, record in enumerate(seen, start=1):
+        online = network.online(online, number)
+        ready = online if schedule.limit is None else online & (selector.cohort.picks < schedule.limit)
+        chosen, took, arrived = [], 0.0, 0
+        if ready.any():
+            choice = selector.select(ready, allow_fewer=True)
+            chosen = list(choice.members)
+            outcome = network.play(np.array(chosen), number)
+            taken = [None if np.isnan(t) else t for t in outcome.latency.tolist()]
+            selector.observe(dict(zip(chosen, taken, strict=True)))
+            took, arrived = outcome.seconds, int(outcome.arrived.sum())
+            assert record["terms"] == {k: v if np.isfinite(v) else None for k, v in choice.terms.items()}
+        clock += took
+        assert (record["members"], record["latency"], record["arrived"]) == (chosen, took, arrived)
+        assert record["seconds"] == clock
+        assert record["max_leakage"] == schedule.spent(selector.cohort.picks).max()
+    return len(seen) == s["run.rounds"]
+
+
+# The laws: training and noise from the parts.
+
+
+def data_of(s: Settings) -> ClientData:
+    dataset, seed, cpu = load_dataset(s["data.name"]), s["run.seed"], torch.device("cpu")
+    images, labels = training_pool(dataset, s["data.train_size"], seed)
+    clients, concentration = s["network.clients"], s["data.concentration"]
+    parts: dict[str, Callable[[np.random.Generator], Any]] = {
+        "iid": lambda rng: iid(labels, clients, rng),
+        "sizes": lambda rng: by_sizes(labels, clients, rng, concentration, s["data.dominant"]),
+        "labels": lambda rng: by_labels(labels, clients, rng, concentration),
+    }
+    return ClientData(
+        normalised(images, cpu), torch.from_numpy(labels), normalised(dataset.test_images, cpu),
+        torch.from_numpy(dataset.test_labels), parts[s["data.partition"]](stream(seed, "partition")),
+    )  # fmt: skip
+
+
+def mechanism_of(s: Settings) -> Any:
+    clip = s["privacy.clip"]
+    if s["privacy.mechanism"] == "laplace" and s["privacy.unit"] == "coordinate":
+        return Laplace(unit="coordinate", width=s["privacy.width"])
+    kinds: dict[str, Callable[[], Any]] = {
+        "laplace": lambda: Laplace(unit="update", l1=clip),
+        "gaussian": lambda: Gaussian(l2=clip, delta=s["privacy.delta"]),
+        "privunit": lambda: PrivUnit(l2=clip),
+    }
+    return kinds[s["privacy.mechanism"]]()
+
+
+def learner_of(s: Settings, data: ClientData) -> Any:
+    seed = s["run.seed"]
+    net = build_model(s["learning.model"], data.shape, 10, int(stream(seed, "model").integers(2**62)))
+    plan = LocalPlan(
+        optimizer=Optimizer(kind=s["learning.optimizer"], lr=s["learning.lr"], momentum=s["learning.momentum"]),
+        batch=s["learning.batch"], epochs=s["learning.epochs"], max_steps=s["learning.max_steps"] or None,
+        optimizer_state=s["learning.optimizer_state"],
+    )  # fmt: skip
+    return learner_for(net, data, plan, seed=seed, most=s["network.clients"])
+
+
+def retrained(s: Settings, seen: list[Any]) -> bool:
+    """Each model is the one before plus the mean of what the chosen clients send: by size, or as the policy says."""
+    data, network, schedule = data_of(s), network_of(s), schedule_of(s)
+    learner, selector = learner_of(s, data), selector_of(s, data.sizes)
+    assert np.array_equal(seen[0], learner.initial())
+    for number in range(1, s["run.rounds"] + 1):
+        chosen = selector.select()
+        members = np.array(chosen.members)
+        updates = learner.train(seen[number - 1], members, number)
+        if s["privacy.enabled"]:
+            for place, client in enumerate(chosen.members):
+                noise = SimulatedNoise(stream(s["run.seed"], "noise", number, client))
+                epsilon = schedule.epsilon(int(selector.cohort.picks[client]) + 1)
+                updates[place] = mechanism_of(s).release(updates[place], epsilon, noise).update
+        parts = data.sizes[members] if chosen.weights is None else np.array([chosen.weights[k] for k in chosen.members])
+        model = seen[number - 1] + (parts / parts.sum()) @ updates
+        assert np.allclose(seen[number], model, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(model).max())))
+        latencies = network.play(members, number).latency.tolist()
+        sent = dict(zip(chosen.members, updates, strict=True)) if selector.policy.learns else None
+        selector.observe(dict(zip(chosen.members, latencies, strict=True)), sent)
+    learner.close()
+    return True
+
+
+def tiny_images() -> tuple[Any, ...]:
+    """Data of somebody's own."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 255, (120, 6, 6), dtype=np.uint8), np.arange(120) % 10
+    return images[:90], labels[:90], images[90:], labels[90:]
+
+
+def with_batch_norm(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """A model of somebody's own."""
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(shape[1] * shape[2]), nn.Linear(shape[1] * shape[2], classes))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file, as a value of a key."""
+
+    rows: Any
+
+    def written(self, folder: Path) -> str:
+        path = folder / f"{abs(hash(str(self.rows)))}.csv"
+        np.savetxt(path, np.array(self.rows), delimiter=",")
+        return str(path)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is seen must differ between any two of the values, and follow the law for each of them."""
+
+    name: str
+    values: tuple[Any, ...]
+    seen: Callable[[Config], Any]
+    law: Callable[[Settings, Any], bool]
+    given: Settings = field(default_factory=dict)
+
+
+BASE = {
+    "learning.enabled": False, "network.clients": 8, "selection.per_round": 3, "selection.policy": "pause",
+    "run.rounds": 12,
+}  # fmt: skip
+TRAINING = {
+    "learning.enabled": True, "data.train_size": 60, "network.clients": 3, "selection.policy": "all",
+    "learning.batch": 8, "learning.max_steps": 4, "privacy.enabled": False, "run.rounds": 2,
+}  # fmt: skip
+PRIVATE = TRAINING | {"privacy.enabled": True}
+CHOSEN = TRAINING | {"network.clients": 8, "data.partition": "sizes", "run.rounds": 8, "learning.max_steps": 1}
+ANNEALED = {"selection.policy": "sa-pause", "selection.steps": 30, "selection.alpha": 1.0, "run.rounds": 30}
+EVERYBODY = {"selection.policy": "all"}
+GROUPS = {"network.clusters": 3}
+QUICK, SLOW = [[0.1] * 8, [0.2] * 8], [[0.6, *[0.3] * 7]]
+HALF, OTHERS = [[1, 0] * 4], [[0, 1] * 4]
+
+KEYS = (
+    Key("data.name", ("digits", f"{__name__}:tiny_images"), models, retrained, TRAINING),
+    Key("data.train_size", (60, 80, None), models, retrained, TRAINING),
+    Key("data.partition", ("iid", "sizes", "labels"), models, retrained, TRAINING),
+    Key("data.concentration", (0.5, 3.0), models, retrained, TRAINING | {"data.partition": "sizes"}),
+    Key("data.concentration", (0.5, 3.0), models, retrained, TRAINING | {"data.partition": "labels"}),
+    Key("data.dominant", (0.0, 0.9), models, retrained, TRAINING | {"data.partition": "sizes"}),
+    Key("network.clients", (4, 8), records, replayed, EVERYBODY),
+    Key("network.latency", ("two-groups", "normal", "lognormal", "exponential", "pareto"), records, replayed),
+    Key("network.latency", ("trace", "pareto"), records, replayed, {"network.trace": Table(QUICK)}),
+    Key("network.tau_min", (0.02, 0.09), records, replayed, {"network.latency": "exponential"}),
+    Key("network.mean", (0.3, 0.6), records, replayed, {"network.latency": "exponential"}),
+    Key("network.slowest", (None, 2.0), records, replayed, {"network.latency": "pareto"}),
+    Key("network.spread", (0.2, 0.7), records, replayed, {"network.latency": "lognormal"}),
+    Key("network.spread", (0.2, 0.7), records, replayed, {"network.latency": "normal"}),
+    Key("network.trace", (Table(QUICK), Table(SLOW)), records, replayed, {"network.latency": "trace"}),
+    Key("network.availability", ("always", "bernoulli", "on-off"), records, replayed, EVERYBODY),
+    Key("network.probability", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "bernoulli"}),
+    Key("network.leave", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "on-off"}),
+    Key("network.back", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "on-off"}),
+    Key("network.availability_trace", (Table(HALF), Table(OTHERS)), records, replayed,
+        EVERYBODY | {"network.availability": "trace"}),
+    Key("network.dropout", (0.0, 0.5), records, replayed, EVERYBODY),
+    Key("network.deadline", (None, 0.5), records, replayed, EVERYBODY),
+    Key("network.clusters", (2, 5), records, replayed, EVERYBODY | {"network.congestion": 0.1}),
+    Key("network.congestion", (0.1, 0.2), records, replayed, EVERYBODY | GROUPS),
+    Key("selection.policy", ("pause", "sa-pause", "random", "fastest", "all", "clustered", "clustered-similarity"),
+        records, replayed, {"selection.steps": 5}),
+    Key("selection.policy", ("brute", "random"), records, replayed),
+    Key("selection.policy", ("pause", "random", "clustered", "clustered-similarity"), models, retrained, CHOSEN),
+    Key("selection.per_round", (2, 3), records, replayed),
+    Key("selection.alpha", (0.0, 50.0), records, replayed),
+    Key("selection.beta", (1.5, 3.0), records, replayed),
+    Key("selection.gamma", (0.0, 50.0), records, replayed),
+    Key("selection.zeta", (0.5, 2.0), records, replayed),
+    Key("selection.rho", (0.0, 0.5), records, replayed, GROUPS),
+    Key("selection.steps", (1, 40), records, replayed, ANNEALED),
+    Key("selection.kappa", (0.01, 3000.0), records, replayed, ANNEALED),
+    Key("selection.paper_scale", (True, False), records, replayed, ANNEALED),
+    Key("selection.paper_scale", (True, False), records, replayed, ANNEALED | GROUPS | {"selection.rho": 0.5}),
+    Key("privacy.enabled", (True, False), models, retrained, TRAINING),
+    Key("privacy.budget", (10.0, 40.0), records, replayed),
+    Key("privacy.budget", (10.0, 40.0), models, retrained, PRIVATE),
+    Key("privacy.schedule", ("geometric", "power-law", "fixed-horizon"), records, replayed),
+    Key("privacy.schedule", ("geometric", "power-law", "fixed-horizon"), models, retrained, PRIVATE),
+    Key("privacy.decay", (0.04, 0.5), records, replayed),
+    Key("privacy.decay", (0.04, 0.5), models, retrained, PRIVATE),
+    Key("privacy.exponent", (1.5, 3.0), records, replayed, {"privacy.schedule": "power-law"}),
+    Key("privacy.releases", (2, 4), records, replayed, EVERYBODY | {"privacy.schedule": "fixed-horizon"}),
+    Key("privacy.releases", (2, 4), models, retrained, PRIVATE | {"privacy.schedule": "fixed-horizon"}),
+    Key("privacy.mechanism", ("laplace", "gaussian", "privunit"), models, retrained, PRIVATE),
+    Key("privacy.unit", ("coordinate", "update"), models, retrained, PRIVATE),
+    Key("privacy.width", (0.003, 0.1), models, retrained, PRIVATE),
+    Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "privunit"}),
+    Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.unit": "update"}),
+    Key("privacy.delta", (1e-5, 1e-3), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.batch_norm", ("keep-local", "refuse"), refusal,
+        lambda s, said: ("batch norms" in said) is (s["privacy.batch_norm"] == "refuse"),
+        PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
+    Key("learning.enabled", (False, True), records,
+        lambda s, seen: all(("accuracy" in record) is s["learning.enabled"] for record in seen), TRAINING),
+    Key("learning.model", ("mlp", "linear"), models, retrained, TRAINING),
+    Key("learning.optimizer", ("adam", "sgd"), models, retrained, TRAINING),
+    Key("learning.lr", (0.01, 0.1), models, retrained, TRAINING),
+    Key("learning.momentum", (0.0, 0.9), models, retrained, TRAINING | {"learning.optimizer": "sgd"}),
+    Key("learning.batch", (4, 8), models, retrained, TRAINING),
+    Key("learning.epochs", (1, 2), models, retrained, TRAINING | {"learning.max_steps": 0}),
+    Key("learning.max_steps", (0, 1, 2), models, retrained, TRAINING),
+    Key("learning.optimizer_state", ("keep", "fresh"), models, retrained, TRAINING),
+    Key("learning.device", ("cpu", "abacus"), refusal,
+        lambda s, said: (s["learning.device"] in said) is (s["learning.device"] != "cpu"), TRAINING),
+    Key("run.rounds", (3, 5), records, replayed),
+    Key("run.seed", (0, 1), records, replayed, {"selection.policy": "random", "network.clusters": 3}),
+    Key("run.seed", (0, 1), models, retrained, PRIVATE | {"data.partition": "sizes"}),
+    Key("run.evaluate_every", (1, 2), records,
+        lambda s, seen: [r["round"] for r in seen if "accuracy" in r]
+        == [n for n in range(1, 6) if n == 5 or n % s["run.evaluate_every"] == 0],
+        TRAINING | {"run.rounds": 5}),
+    Key("run.checkpoint_every", (2, 3), checkpoints,
+        lambda s, seen: seen == [n if n == 7 else n - n % s["run.checkpoint_every"] for n in range(1, 8)],
+        {"run.rounds": 7}),
+)  # fmt: skip
+
+
+def flat(config: Config) -> dict[str, Any]:
+    return {
+        f"{section}.{key}": value for section, values in config.model_dump().items() for key, value in values.items()
+    }
+
+
+def configured(settings: Settings) -> Config:
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        if value is not None:
+            sections.setdefault(section, {})[key] = value
+    return make_config(sections)
+
+
+@pytest.mark.parametrize("row", KEYS, ids=lambda row: f"{row.name}-{row.seen.__name__}")
+def test_a_key_changes_what_it_should(row: Key, tmp_path: Path) -> None:
+    seen = []
+    for value in row.values:
+        settings = {**BASE, **row.given, row.name: value}
+        settings = {k: v.written(tmp_path) if isinstance(v, Table) else v for k, v in settings.items()}
+        config = configured(settings)
+        seen.append(row.seen(config))
+        assert row.law({**flat(make_config({})), **settings}, seen[-1])
+    assert len({_text(one) for one in seen}) == len(seen)
+
+
+def test_every_key_has_a_row_and_every_row_a_key() -> None:
+    assert {row.name for row in KEYS} == set(flat(make_config({})))
+
+
+def _text(seen: Any) -> str:
+    return json.dumps(seen, default=lambda array: array.tolist())
