@@ -122,7 +122,7 @@ def test_annealing_is_compared_after_the_same_rounds(tmp_path: Path) -> None:
     """Slower, but as accurate round by round: behind at equal time, and level here."""
     for seed in range(3):
         for policy, latency, selection in (
-            ("pause", 0.5, {}), ("sa-pause", 0.9, {}), ("sa-pause", 0.9, {"paper_scale": True}),
+            ("pause", 0.5, {}), ("sa-pause", 0.9, {}), ("sa-pause-as-published", 0.9, {}),
         ):  # fmt: skip
             name = f"{policy}-{bool(selection)}"
             place = tmp_path / "r" / "s" / name / f"seed-{seed}"

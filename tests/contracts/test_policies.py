@@ -17,6 +17,7 @@ from pausefl.selection import (
     Policy,
     Random,
     SaPause,
+    SaPauseAsPublished,
 )  # fmt: skip
 from pausefl.selector import Selector
 
@@ -27,7 +28,7 @@ SIZES = {name: 50.0 + 10.0 * ((5 * k) % 12) for k, name in enumerate(IDS)}
 POLICIES: dict[str, Callable[[], Policy]] = {
     "pause": Pause,
     "sa-pause": lambda: SaPause(Annealer(steps=2000)),
-    "sa-pause, paper": lambda: SaPause(Annealer(steps=500, kappa=30.0, set_range=205.0, restarts=False)),
+    "sa-pause-as-published": lambda: SaPauseAsPublished(steps=500),
     "brute": Brute,
     "random": Random,
     "all": All,

@@ -104,12 +104,23 @@ def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(
 @pytest.mark.parametrize(
     ("selection", "name"),
     [
-        ({"policy": "sa-pause", "paper_scale": True}, "sa-pause (as published)"),
-        ({"policy": "sa-pause", "paper_scale": True, "kappa": 30.0}, "sa-pause (as published)"),
-        ({"policy": "sa-pause", "paper_scale": True, "kappa": 5000.0}, "sa-pause"),
-        ({"policy": "pause", "paper_scale": True}, "pause"),
+        ("true", "sa-pause-as-published"),
+        ("false", "sa-pause"),
     ],
 )
-def test_only_the_papers_chain_is_called_published(selection: dict[str, Any], name: str, tmp_path: Path) -> None:
-    run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}, "selection": selection}), tmp_path)
+def test_a_run_that_was_written_with_the_key_paper_scale_is_read(selection: str, name: str, tmp_path: Path) -> None:
+    """Until 1.0 the paper's chain was a key of sa-pause; committed results have it."""
+    content = {"run": {"rounds": 1}, "learning": {"enabled": False}, "selection": {"policy": name}}
+    run(make_config(content), tmp_path)
+    now = (tmp_path / "config.toml").read_text()
+    older = now.replace(f'policy = "{name}"', f'policy = "sa-pause"\npaper_scale = {selection}')
+    assert older != now
+    (tmp_path / "config.toml").write_text(older)
     assert read_run(tmp_path).name == name
+    assert run(make_config(content), tmp_path)["rounds"] == 1  # and it is the same run
+
+
+@pytest.mark.parametrize("override", ["selection.paper_scale=true", "selection.paper_scale=false"])
+def test_the_key_paper_scale_says_what_to_write_instead(override: str) -> None:
+    with pytest.raises(ConfigError, match=r"paper_scale is gone; set selection.policy = 'sa-pause-as-published'"):
+        make_config({}, [override])

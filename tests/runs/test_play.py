@@ -161,13 +161,12 @@ def test_selection_only_at_scale(tmp_path: Path) -> None:
         "learning.model=linear", "learning.optimizer=sgd", "learning.optimizer_state=fresh",
         "network.latency=lognormal",
         "network.latency=pareto", "network.latency=exponential", "network.latency=normal", "network.clusters=3",
-        "network.availability=bernoulli", "selection.policy=brute", "selection.paper_scale=true",
+        "network.availability=bernoulli", "selection.policy=brute", "selection.policy=sa-pause-as-published",
         "selection.policy=pausefl.selection:Random",
     ],
 )  # fmt: skip
 def test_every_part_can_be_chosen(tmp_path: Path, override: str) -> None:
-    more = ["selection.policy=sa-pause"] if "paper_scale" in override else []
-    more += ["selection.rho=0.01"] if "clusters" in override else []
+    more = ["selection.rho=0.01"] if "clusters" in override else []
     summary = run(make_config({"network": {"clients": 8}, "selection": {"per_round": 2}, "run": {"rounds": 2}},
                               [override, *more]), tmp_path)  # fmt: skip
     assert summary["rounds"] == 2

@@ -37,7 +37,7 @@ class Look:
 KNOWN = {
     "pause": Look("#0072B2", (1, 0), "circle"),
     "sa-pause": Look("#56B4E9", (10, 3), "diamond"),
-    "sa-pause (as published)": Look("#7F7FFF", (5, 2, 1, 2, 1, 2), "left"),
+    "sa-pause-as-published": Look("#7F7FFF", (5, 2, 1, 2, 1, 2), "left"),
     "random": Look("#E69F00", (2, 2), "up"),
     "clustered": Look("#009E73", (7, 2, 2, 2), "square"),
     "fastest": Look("#CC79A7", (4, 3), "right"),

@@ -60,6 +60,10 @@ class Reward:
         """What each collision within a cluster costs."""
         return self.alpha * self.rho
 
+    def set_range(self, m: int) -> float:
+        """Return how far apart two sets of m can lie in all terms but speed, for whatever data: PAUSE, eq. (setting C)."""
+        return self.alpha * (2.0 + self.rho * (m - 1)) + self.gamma
+
     def terms(
         self, speed: FloatArray, shares: FloatArray, picks: IntArray, releases: IntArray, *, rounds: int, m: int
     ) -> Terms:

@@ -10,7 +10,7 @@ from pausefl.errors import InvalidValueError, MissingExtraError, require
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.rng import stream
 from pausefl.runs.config import Config, NetworkSection, Privacy
-from pausefl.selection import Annealer, Fastest, Policy, SaPause, policy_by_name
+from pausefl.selection import PUBLISHED_KAPPA, Annealer, Fastest, Policy, SaPause, SaPauseAsPublished, policy_by_name
 from pausefl.selection.annealing import DEFAULT_KAPPA
 from pausefl.selector import Selector
 from pausefl.sim.availability import Availability, AvailabilityTrace, Bernoulli, OnOff
@@ -108,17 +108,10 @@ def _policy(config: Config, latency: LatencyModel) -> Policy:
     selection = config.selection
     if selection.policy == "fastest":
         return Fastest(latency.expected())
-    if selection.policy == "sa-pause":
-        reach = selection.alpha * (2.0 + selection.rho * (selection.per_round - 1)) + selection.gamma
-        paper = selection.paper_scale
-        return SaPause(
-            Annealer(
-                steps=selection.steps,
-                kappa=selection.kappa or (30.0 if paper else DEFAULT_KAPPA),
-                set_range=reach if paper else None,
-                restarts=not paper,
-            )
-        )
+    if selection.policy == SaPause.name:
+        return SaPause(Annealer(steps=selection.steps, kappa=selection.kappa or DEFAULT_KAPPA))
+    if selection.policy == SaPauseAsPublished.name:
+        return SaPauseAsPublished(selection.steps, selection.kappa or PUBLISHED_KAPPA)
     if ":" in selection.policy:
         return _own_policy(selection.policy)
     return policy_by_name(selection.policy)

@@ -77,7 +77,13 @@ class SelectionSection(Section):
     rho: float = Field(default=0.0, ge=0)
     steps: int | None = Field(default=None, ge=0)
     kappa: float | None = Field(default=None, gt=0)
-    paper_scale: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_spelling(cls, content: Any) -> Any:
+        if isinstance(content, Mapping) and "paper_scale" in content:
+            raise ValueError("selection.paper_scale is gone; set selection.policy = 'sa-pause-as-published' instead")
+        return content
 
 
 class Privacy(Section):
@@ -162,13 +168,7 @@ class Config(Section):
     @property
     def title(self) -> str:
         """The run's policy, as tables and charts call it."""
-        selection = self.selection
-        published = selection.policy == "sa-pause" and selection.paper_scale and selection.kappa in (None, 30)
-        return (
-            selection.policy
-            + (" (as published)" if published else "")
-            + ("" if self.privacy.enabled else " (no privacy)")
-        )
+        return self.selection.policy + ("" if self.privacy.enabled else " (no privacy)")
 
     def toml(self) -> str:
         """Return the resolved configuration as TOML; keys without a value are left out."""

@@ -44,6 +44,9 @@ def stored_config(folder: Path) -> Config:
     for section in Config.model_fields:
         if not isinstance(content.get(section), Mapping):
             raise ConfigError(f"config.toml lacks [{section}]")
+    selection = content["selection"]
+    if selection.pop("paper_scale", False) and selection.get("policy") == "sa-pause":  # as runs before 1.0 wrote it
+        selection["policy"] = "sa-pause-as-published"
     return make_config(content)
 
 

@@ -12,8 +12,8 @@ from pausefl import __version__
 from pausefl.errors import ConfigError
 from pausefl.runs.build import build
 from pausefl.runs.comparable import ONE_RUN, differences
-from pausefl.runs.config import Config, load_config
-from pausefl.runs.folder import METRICS, read_run
+from pausefl.runs.config import Config
+from pausefl.runs.folder import METRICS, read_run, stored_config
 from pausefl.sim.engine import Simulation
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state, write_whole
@@ -77,10 +77,9 @@ def _same_run(config: Config, out: Path) -> Config | None:
     """Return the folder's configuration, if any; it may be for more or fewer rounds, but differ in nothing else."""
     if next(out.glob("seed-*/config.toml"), None) is not None:
         raise ConfigError(f"{out} holds the seeds of other runs; name another folder")
-    path = out / "config.toml"
-    if not path.exists():
+    if not (out / "config.toml").exists():
         return None
-    kept = load_config(path)
+    kept = stored_config(out)
     other = differences(kept, config, ONE_RUN)
     if other:
         said = "; ".join(f"{key} = {there!r} there, {here!r} here" for key, (there, here) in other.items())

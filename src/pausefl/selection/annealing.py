@@ -8,7 +8,7 @@ the terms could ever take (near 200 for alpha = 100, against differences of 0.1)
 With ``restarts`` (the default) a chain tries the neighbours of a set without repetition, and once all were refused it
 goes on from the best set above another threshold on the ucb, and after all of these from random sets: an all-fast and
 an all-slow group are both good and far apart.  So it is cold, and the restarts do the exploring.
-``restarts=False, start="random", kappa=1, set_range=2·alpha + gamma`` is the paper's chain.
+The policy ``sa-pause-as-published`` (``sa_pause.py``) is the paper's chain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pausefl.errors import is_finite, require
 from pausefl.selection.annealing_walk import best_from, walk
 from pausefl.selection.annealing_walk_any import walk_any
-from pausefl.selection.base import Candidates, Objective, Policy, SetFunction, Solution, Tickets, tickets_from
+from pausefl.selection.base import Objective, SetFunction, Solution, Tickets, tickets_from
 from pausefl.selection.exact_sweep import marginals
 from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
 
@@ -63,11 +63,15 @@ class Annealer:
             "a finite number above 0",
             "give a step count instead if the result must be repeatable",
         )
-        for name in ("kappa", "omega", "scale", "set_range"):
+        for name in ("kappa", "omega", "scale"):
             value = getattr(self, name)
             require(
                 value is None or (is_finite(value) and value > 0), name, value, "finite and above 0", "leave it out"
             )
+        reach = self.set_range
+        require(
+            reach is None or (is_finite(reach) and reach >= 0), "set_range", reach, "finite, from 0", "leave it out"
+        )
         require(self.graph in ("tailored", "vanilla"), "graph", self.graph, "'tailored' or 'vanilla'", "leave it out")
 
     def budget(self, count: int, set_function: bool) -> int | None:
@@ -253,17 +257,3 @@ def _checked_start(start: npt.ArrayLike, objective: Objective) -> IntArray:
     )
     require(valid, "start", members.tolist(), f"{objective.m} distinct indices below {len(objective.ucb)}", "or None")
     return members.astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class SaPause(Policy):
-    """SA-PAUSE: the same reward by annealing; takes any set function."""
-
-    name: ClassVar[str] = "sa-pause"
-    how: Annealer = Annealer()
-    start: Literal["random"] | None = None
-
-    def pick(self, candidates: Candidates) -> Solution:
-        """Return the best set found."""
-        rng = candidates.stream("annealing")
-        return search(candidates.objective, self.how, self.start, rng, candidates.tickets)

@@ -150,12 +150,16 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What a policy sees of a round: only the available clients, as arrays of the same length."""
+    """What a policy sees of a round: only the available clients, as arrays of the same length.
+
+    ``set_range`` is how far apart the weights let two sets lie in everything but speed: PAUSE, eq. (setting C).
+    """
 
     objective: Objective
     rows: IntArray
     all_ids: Sequence[ClientId] = field(repr=False)
     sizes: FloatArray
+    set_range: float
     round_number: int
     tickets: Tickets = field(repr=False)
     stream: Callable[[str], np.random.Generator] = field(repr=False)

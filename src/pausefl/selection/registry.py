@@ -6,15 +6,16 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from pausefl.errors import InvalidValueError
-from pausefl.selection.annealing import SaPause
 from pausefl.selection.base import Policy
 from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause
+from pausefl.selection.sa_pause import SaPause, SaPauseAsPublished
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    kind.name: kind for kind in (Pause, SaPause, Brute, Random, All, ClusteredBySize, ClusteredBySimilarity)
+    kind.name: kind
+    for kind in (Pause, SaPause, SaPauseAsPublished, Brute, Random, All, ClusteredBySize, ClusteredBySimilarity)
 }
 
 

@@ -88,6 +88,7 @@ class Problem:
             rows=rows,
             all_ids=cohort.ids,
             sizes=cohort.sizes if everyone else cohort.sizes[rows],
+            set_range=self.reward.set_range(self.per_round),
             round_number=self.number,
             tickets=lambda at: tickets(self.seed, "tickets", self.number, cohort.keys[rows[at]]),
             stream=lambda purpose: stream(self.seed, purpose, self.number),

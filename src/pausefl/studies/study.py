@@ -1,8 +1,7 @@
 """A study: one configuration under several policies and seeds, as a TOML file that anyone can copy and change.
 
-Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off,
-``sa-pause (as published)`` is one chain at the paper's temperature), seeds, and ``half``: the overrides that make it an
-evening's work on two cores.
+Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off),
+seeds, and ``half``: the overrides that make it an evening's work on two cores.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ SMOKE = (
 """What every study becomes in a few seconds: the embedded digits, few clients, few rounds."""
 
 
-_PUBLISHED = "(as published)"
-_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",), _PUBLISHED: ("selection.paper_scale=true",)}
+_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",)}
 """What may follow a policy's name, and what it sets."""
 
 
@@ -71,11 +69,9 @@ class Study:
     def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
         """Return the run of one policy and seed."""
         plain, _, rest = policy.partition(" ")
-        if rest not in _VARIANTS or (rest == _PUBLISHED and plain != "sa-pause"):
-            raise ConfigError(
-                f"policy is {policy!r}, but only '(no privacy)' may follow a name, and '{_PUBLISHED}' that of sa-pause"
-                "; mend it"
-            )
+        if rest not in _VARIANTS:
+            known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
+            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name{known}")
         chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
         for override in overrides:
             key = override.partition("=")[0].strip()

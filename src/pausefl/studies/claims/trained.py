@@ -197,6 +197,6 @@ TRAINED = (
         _CLOSE
         + "One chain from a random set at the paper's temperature, C / 30 with C from the reward's largest range.",
         "With alpha = 100 that temperature is far above the differences between sets: it walks almost at random.",
-        _close_to_pause("sa-pause (as published)"),
+        _close_to_pause("sa-pause-as-published"),
     ),
 )

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from pausefl.privacy import Geometric
 from pausefl.rng import stream
-from pausefl.selection import anneal, solve_exact
+from pausefl.selection import PUBLISHED_KAPPA, anneal, solve_exact
 from pausefl.selection.base import Objective
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
@@ -34,7 +34,7 @@ class Annealing(Measurement):
     rounds: int = Field(default=300, ge=1)
     every: int = Field(default=20, ge=1)
     steps: list[int] = Field(default=[30, 100, 300, 1000, 3000, 10_000, 30_000], min_length=1)
-    kappa: float = Field(default=30.0, gt=0)
+    kappa: float = Field(default=PUBLISHED_KAPPA, gt=0)
     alpha: float = Field(default=100.0, ge=0)
     gamma: float = Field(default=5.0, ge=0)
     seeds: int = Field(default=5, ge=1)
