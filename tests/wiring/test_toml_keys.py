@@ -149,15 +149,12 @@ def schedule_of(s: Settings) -> Any:
 
 def policy_of(s: Settings) -> Policy:
     reach = s["selection.alpha"] * (2 + s["selection.rho"] * (s["selection.per_round"] - 1)) + s["selection.gamma"]
-    published = s["selection.paper_scale"]
-    chain = (
-        Annealer(steps=s["selection.steps"], kappa=s["selection.kappa"] or 30.0, set_range=reach, restarts=False)
-        if published
-        else Annealer(steps=s["selection.steps"], kappa=s["selection.kappa"] or 3000.0)
-    )
+    steps, kappa = s["selection.steps"], s["selection.kappa"]
+    published = Annealer(steps=steps, kappa=kappa or 30.0, set_range=reach, restarts=False)
     policies: dict[str, Callable[[], Policy]] = {
         "pause": Pause, "brute": Brute, "random": Random, "all": All, "clustered": ClusteredBySize,
-        "clustered-similarity": ClusteredBySimilarity, "sa-pause": lambda: SaPause(chain),
+        "clustered-similarity": ClusteredBySimilarity, "sa-pause-as-published": lambda: SaPause(published),
+        "sa-pause": lambda: SaPause(Annealer(steps=steps, kappa=kappa or 3000.0)),
         "fastest": lambda: Fastest(latency_of(s).expected()),
     }  # fmt: skip
     return policies[s["selection.policy"]]()
@@ -340,6 +337,9 @@ KEYS = (
     Key("selection.policy", ("pause", "sa-pause", "random", "fastest", "all", "clustered", "clustered-similarity"),
         records, replayed, {"selection.steps": 5}),
     Key("selection.policy", ("brute", "random"), records, replayed),
+    Key("selection.policy", ("sa-pause", "sa-pause-as-published"), records, replayed, ANNEALED),
+    Key("selection.policy", ("sa-pause", "sa-pause-as-published"), records, replayed,
+        ANNEALED | GROUPS | {"selection.rho": 0.5}),
     Key("selection.policy", ("pause", "random", "clustered", "clustered-similarity"), models, retrained, CHOSEN),
     Key("selection.per_round", (2, 3), records, replayed),
     Key("selection.alpha", (0.0, 50.0), records, replayed),
@@ -349,8 +349,8 @@ KEYS = (
     Key("selection.rho", (0.0, 0.5), records, replayed, GROUPS),
     Key("selection.steps", (1, 40), records, replayed, ANNEALED),
     Key("selection.kappa", (0.01, 3000.0), records, replayed, ANNEALED),
-    Key("selection.paper_scale", (True, False), records, replayed, ANNEALED),
-    Key("selection.paper_scale", (True, False), records, replayed, ANNEALED | GROUPS | {"selection.rho": 0.5}),
+    Key("selection.kappa", (0.01, 3000.0), records, replayed,
+        ANNEALED | {"selection.policy": "sa-pause-as-published"}),
     Key("privacy.enabled", (True, False), models, retrained, TRAINING),
     Key("privacy.budget", (10.0, 40.0), records, replayed),
     Key("privacy.budget", (10.0, 40.0), models, retrained, PRIVATE),

@@ -61,7 +61,7 @@ class Reward:
         return self.alpha * self.rho
 
     def set_range(self, m: int) -> float:
-        """Return how far apart two sets of m can lie in all terms but speed, for whatever data: PAUSE, eq. (setting C)."""
+        """Return how far apart two sets of m can lie in all terms but speed: PAUSE, eq. (setting C)."""
         return self.alpha * (2.0 + self.rho * (m - 1)) + self.gamma
 
     def terms(
