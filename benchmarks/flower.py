@@ -55,9 +55,9 @@ class Stopwatch(PauseStrategy):
         self.spent = self.spent + now() - start
         return found
 
-    def save(self, progress):  # type: ignore[no-untyped-def]
+    def save(self) -> None:
         start = now()
-        super().save(progress)
+        super().save()
         self.spent = self.spent + now() - start
 
 

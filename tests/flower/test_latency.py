@@ -10,7 +10,7 @@ from flwr.app import Message
 
 from pausefl.errors import InvalidValueError
 from pausefl.flower.protocol import Note
-from pausefl.flower.server.latency import latencies
+from pausefl.flower.server.replies import latencies
 from pausefl.selector.cohort import Cohort
 from pausefl.sim.latency import FlooredNormal
 

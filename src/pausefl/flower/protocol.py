@@ -1,45 +1,28 @@
-"""What server and client say to each other beside Flower's own records: a request, a note, a refusal."""
+"""What server and client say to each other in Flower's records: requests, notes, refusals, and arrays."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, cast, get_args
 
-from flwr.app import ConfigRecord, Error, Message
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
-from pausefl.errors import PauseError, is_finite, require
+from pausefl.errors import is_finite, require
+from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
+from pausefl.privacy.mechanisms.layers import Tensor
 
 RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
-WEIGHT = "num-examples"
-SECONDS = "seconds"
+METRICS = "metrics"
+"""The metric record of a reply."""
 REPLAYED = "replayed"
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
-Why: TypeAlias = Literal["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"]
-
-# Fixed sentences: whatever else an error says could have been computed from private data.
-_SENTENCES: Mapping[Why, str] = {
-    "exhausted": "the privacy budget of this data is gone",
-    "not-allowed": "the data owner does not allow messages of this kind",
-    "bad-request": "this request cannot be served",
-    "repeated": "this release was charged before, and the reply to this request is not kept",
-    "failed": "the client could not keep its reply, so it sends none; its log says why",
-    "unready": "the owner's file or ledger cannot be used; the client's log says why",
-}
 _PATTERN = re.compile(r"pausefl refuses \(([a-z-]+)\): [^\n]*?(?: \[releases: (\d{1,15})\])?")
-_RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-class Refused(PauseError):  # noqa: N818 - an answer, not a defect
-    """The client does not serve this message.  ``detail`` is for its own log and never leaves."""
-
-    def __init__(self, why: Why, detail: str, releases: int | None = None) -> None:
-        super().__init__(detail)
-        self.refusal = Refusal(why, releases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,64 +33,48 @@ class Refusal:
     Refusal(why='exhausted', releases=7)
     """
 
-    why: Why
+    why: Reason
     releases: int | None = None
 
     def error(self) -> Error:
         """Return it as Flower sends it."""
         count = "" if self.releases is None else f" [releases: {self.releases}]"
-        return Error(code=REFUSED, reason=f"pausefl refuses ({self.why}): {_SENTENCES[self.why]}{count}")
+        return Error(code=REFUSED, reason=f"pausefl refuses ({self.why}): {SENTENCES[self.why]}{count}")
 
     @staticmethod
     def of(error: Error) -> Refusal | None:
         """Return the refusal that an error carries, if it is one of ours."""
         found = _PATTERN.fullmatch(error.reason or "")
-        if error.code != REFUSED or found is None or found[1] not in get_args(Why):
+        if error.code != REFUSED or found is None or found[1] not in get_args(Reason):
             return None
-        return Refusal(cast(Why, found[1]), int(found[2]) if found[2] else None)
+        return Refusal(cast(Reason, found[1]), int(found[2]) if found[2] else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the server asks: a release of this name, at most this epsilon and this clip; or only who is there."""
+def request_record(request: TrainingRequest, *, hello: bool = False) -> ConfigRecord:
+    """Return a request as Flower sends it; with ``hello`` it only asks who is there."""
+    values: dict[str, Any] = {"run": request.run, "round": request.round, "hello": hello}
+    values |= {name: v for name in ("epsilon", "clip") if (v := getattr(request, name)) is not None}
+    return ConfigRecord(values)
 
-    run: str
-    round: int
-    hello: bool = False
-    epsilon: float | None = None
-    clip: float | None = None
 
-    def __post_init__(self) -> None:
-        named = isinstance(self.run, str) and _RUN.fullmatch(self.run) is not None
-        require(named, "run", self.run, "1 to 64 letters, digits, '.', '_' or '-'", "rename the run")
-        whole = isinstance(self.round, int) and not isinstance(self.round, bool) and 0 <= self.round < 2**31
-        require(whole, "round", self.round, "a whole number from 0", "count rounds from 1")
-        for name in ("epsilon", "clip"):
-            value = getattr(self, name)
-            fine = value is None or (is_finite(value) and value > 0.0)
-            require(fine, name, value, "a finite number above 0", "leave it out")
+def read_request(message: Message) -> tuple[TrainingRequest, bool]:
+    """Return the request in a message, and whether it only asks who is there.
 
-    def record(self) -> ConfigRecord:
-        """Return it as Flower sends it."""
-        values: dict[str, Any] = {"run": self.run, "round": self.round, "hello": self.hello}
-        values |= {name: v for name in ("epsilon", "clip") if (v := getattr(self, name)) is not None}
-        return ConfigRecord(values)
-
-    @staticmethod
-    def of(message: Message) -> Request:
-        """Read it from a message; a server without this package is understood by Flower's own run and round."""
-        configs = message.content.config_records
-        asked: Mapping[str, Any] = configs.get(RECORD, {})
-        stray = sorted(set(asked) - {"run", "round", "hello", "epsilon", "clip"})
-        require(not stray, "request", stray, "of the known keys only", "use the same release on both sides")
-        number: Any = next((config["server-round"] for config in configs.values() if "server-round" in config), None)
-        return Request(
-            cast(str, asked.get("run", f"flwr-{message.metadata.run_id}")),
-            cast(int, asked.get("round", number)),
-            asked.get("hello") is True,
-            cast("float | None", asked.get("epsilon")),
-            cast("float | None", asked.get("clip")),
-        )
+    A server without this package is understood by Flower's own run and round.
+    """
+    configs = message.content.config_records
+    asked: Mapping[str, Any] = configs.get(RECORD, {})
+    stray = sorted(set(asked) - {"run", "round", "hello", "epsilon", "clip"})
+    require(not stray, "request", stray, "of the known keys only", "use the same release on both sides")
+    number: Any = next((config["server-round"] for config in configs.values() if "server-round" in config), None)
+    request = TrainingRequest(
+        run=asked.get("run", f"flwr-{message.metadata.run_id}"),
+        round=asked.get("round", number),
+        action=message.metadata.message_type.partition(".")[2],
+        epsilon=asked.get("epsilon"),
+        clip=asked.get("clip"),
+    )
+    return request, asked.get("hello") is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +109,21 @@ class Note:
             return None
         told = float(cast(float, seconds)) if is_finite(seconds) and cast(float, seconds) > 0.0 else None
         return Note(name, cast(int, releases), told, found.get(REPLAYED) is True)
+
+
+def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
+    """Return key and tensors of the one array record there must be."""
+    records = content.array_records
+    require(len(records) == 1, "array records", len(records), "exactly 1", "send the model, and nothing else")
+    key, record = next(iter(records.items()))
+    return key, tensors_of(record)
+
+
+def tensors_of(record: ArrayRecord) -> dict[str, Tensor]:
+    """Return Flower's arrays as numpy tensors by name."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def record_of(arrays: Mapping[str, Tensor]) -> ArrayRecord:
+    """Return tensors as Flower sends them."""
+    return ArrayRecord({name: Array(np.asarray(tensor, order="C")) for name, tensor in arrays.items()})

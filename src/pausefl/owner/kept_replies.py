@@ -1,30 +1,17 @@
-"""Replies kept on the client's disk: a repeated request gets the very bytes that left before, or nothing."""
+"""Replies kept on the owner's disk: a repeated request gets the very bytes that left before, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from pausefl.errors import StateFileError
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.owner.request_and_reply import Reply
 from pausefl.system.state_file import read_state, write_state
 
 _KIND, _MARK = "reply", "in-use"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reply:
-    """Everything that leaves in answer to one request: noised arrays, allowed numbers, the count of releases."""
-
-    key: str
-    arrays: Mapping[str, Tensor]
-    metrics: Mapping[str, int | float]
-    releases: int
-    seconds: float | None
 
 
 class ReplyStore:
@@ -58,13 +45,13 @@ class ReplyStore:
         if not self._keep:
             return
         header = {
-            "subject": subject, "release": release, "request": request, "key": reply.key,
-            "metrics": dict(reply.metrics), "releases": reply.releases, "seconds": reply.seconds,
+            "subject": subject, "release": release, "request": request,
+            "metrics": dict(reply.numbers), "releases": reply.releases, "seconds": reply.seconds,
             "shapes": {name: list(tensor.shape) for name, tensor in reply.arrays.items()},
         }  # fmt: skip
         # By number: a tensor's name may be anything.
         arrays = {str(place): tensor for place, tensor in enumerate(reply.arrays.values())}
-        path = self._path(subject, release, reply.releases)
+        path = self._folder / f"{_name(subject)}-{reply.releases:012d}-{_name(release)}.reply"
         write_state(path, _KIND, header, arrays)
         path.chmod(0o600)
         kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
@@ -81,11 +68,8 @@ class ReplyStore:
             if (header["subject"], header["release"], header["request"]) == (subject, release, request):
                 shapes = header["shapes"].items()
                 tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
-                return Reply(header["key"], tensors, header["metrics"], header["releases"], header["seconds"])
+                return Reply(tensors, header["metrics"], header["releases"], header["seconds"], replayed=True)
         return None
-
-    def _path(self, subject: str, release: str, number: int) -> Path:
-        return self._folder / f"{_name(subject)}-{number:012d}-{_name(release)}.reply"
 
 
 def _name(text: str) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pausefl.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+_REMEDY = "change it in the file or with --set {key}=…"
 
 
 class Section(BaseModel):
@@ -20,12 +21,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def validated(model: type[Model], content: Mapping[str, Any], name: str = "") -> Model:
-    """Return the settings; the error names the key, the value, the bound and the nearest known key."""
+def validated(model: type[Model], content: Mapping[str, Any], name: str = "", *, remedy: str = _REMEDY) -> Model:
+    """Return the settings; the error names the key, the value, the bound and the nearest known key.
+
+    ``name`` is the section that the content stands in.  ``remedy`` says what to do about a wrong value; ``{key}`` in it
+    stands for the full key.
+    """
     try:
         return model.model_validate(_with_floats(model, content))
     except ValidationError as error:
-        raise ConfigError(_explain(error, model, name)) from None
+        raise ConfigError(_explain(error, model, name, remedy)) from None
 
 
 def value_of(text: str) -> Any:
@@ -56,7 +61,12 @@ def _with_float(field: Any, value: Any) -> Any:
 
 
 def _as_float(field: Any, value: Any) -> Any:
-    return float(value) if type(value) is int and "float" in str(field.annotation) else value
+    if type(value) is not int or "float" not in str(field.annotation):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return value
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -67,8 +77,10 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
-    first = error.errors()[0]
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str, remedy: str) -> str:
+    errors = error.errors()
+    # A misspelt key also shows as a missing one.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = [str(part) for part in first["loc"]]
     name = ".".join([prefix, *where] if prefix else where)
     if first["type"] == "extra_forbidden":
@@ -79,8 +91,13 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
         return f"{name} is not a known key; {hint}"
     if first["type"] == "value_error":
         return first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{name} is missing; add it"
+    found = f"{first['input']!r:.100}"
+    if first["type"] in ("dict_type", "model_type"):
+        return f"{name} is {found}, but must be a section; write [{name}]"
     bound = first["msg"].removeprefix("Input should be ")
-    return f"{name} is {first['input']!r}, but must be {bound}; change it in the file or with --set {name}=…"
+    return f"{name} is {found}, but must be {bound}; {remedy.format(key=name)}"
 
 
 def _known(model: type[BaseModel], where: list[str]) -> list[str]:

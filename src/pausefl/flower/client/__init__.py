@@ -1,1 +1,1 @@
-"""The client's side: a mod around any app."""
+"""The client's side: a mod that puts the owner's gate around any app."""

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import (
 
 from pausefl.errors import InvalidValueError
 from pausefl.flower import PauseStrategy
-from pausefl.flower.server.inner import inner_state, restore_inner
+from pausefl.flower.server.inner_strategy import inner_state, restore_inner
 from pausefl.selector import Selector
 from pausefl.system.state_file import read_state, write_state
 

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAdam
 import pausefl
 from pausefl.errors import StateFileError
 from pausefl.flower import Checkpoint
-from pausefl.flower.server.journal import Journal, Mark
+from pausefl.flower.server.checkpoint import Journal, Mark
 from pausefl.flower.testing import MemoryGrid
 from pausefl.sim.latency import FlooredNormal
 
@@ -108,7 +108,7 @@ def test_round_0s_evaluation_is_kept(play, tmp_path):
     play("run", 2)
     _, result = play("run", 4)
     assert {n: record["number"] for n, record in result.evaluate_metrics_serverapp.items()} == dict(enumerate(range(5)))
-    assert set(Checkpoint.read(tmp_path / "run").metrics["evaluate_metrics_serverapp"]) == set("01234")
+    assert set(Checkpoint.read(tmp_path / "run").state.result.evaluate_metrics_serverapp) == set(range(5))
 
 
 @pytest.mark.parametrize(

@@ -7,56 +7,52 @@ from itertools import compress
 
 import numpy as np
 
-from pausefl.errors import NotEnoughClientsError
+from pausefl.errors import NotEnoughClientsError, OutOfOrderError
 from pausefl.flower.server.grid import TimedGrid
-from pausefl.flower.server.roster import Names, Roster
+from pausefl.flower.server.node_names import Names, NodeNames
+from pausefl.flower.server.training_run import RunState
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Seconds
 
 
-class Pool:
+class AvailableClients:
     """The candidates of each round.
 
     ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
-    ``here`` are the clients found last, with their nodes; ``exhausted`` those whose budget is gone, by their own word
-    or by what they answered.
+    ``here`` are the clients found last, with their nodes.  Whose budget is gone, by their own word or by what they
+    answered, is noted in the run's state.
     """
 
     def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds) -> None:
         self._selector, self._names, self._least, self._wait = selector, names, least, wait
-        self._roster: Roster | None = None
+        self._nodes: NodeNames | None = None
+        self._state = RunState()
         self.here: dict[ClientId, int] = {}
-        self.exhausted: set[ClientId] = set()
 
-    @property
-    def opened(self) -> bool:
-        """Whether a run is under way."""
-        return self._roster is not None
-
-    def open(self, run: str) -> None:
+    def open(self, state: RunState) -> None:
         """Begin a run: nobody is known yet."""
-        self._roster = Roster(self._clients(), self._names, run)
+        self._nodes, self._state = NodeNames(self._clients(), self._names, state.name), state
 
     def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
         """Return who is there and has budget left, as far as is known; nobody if the run is over.
 
         Too few nodes are an error: more may be started.  Too few budgets are the end, which nothing can change.
         """
-        if self._roster is None:
-            return []
-        self._roster.know(self._clients())
-        found = self._roster.present(
-            grid, self._selector.per_round, self._wait, least=self._least, without=self.exhausted
+        if self._nodes is None:
+            raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
+        self._nodes.know(self._clients())
+        found = self._nodes.present(
+            grid, self._selector.per_round, self._wait, least=self._least, without=self._state.exhausted
         )
         self.here = dict(found.nodes)
         self.learn(found.releases)
-        ready = [client for client in self.here if client not in self.exhausted]
+        ready = [client for client in self.here if client not in self._state.exhausted]
         if len(ready) < self._least:
             if self.over() is not None:
                 return []
             raise NotEnoughClientsError(
-                f"candidates are {len(ready)} ({len(self.here)} there, {len(self.exhausted)} without budget), but "
-                f"round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
+                f"candidates are {len(ready)} ({len(self.here)} there, {len(self._state.exhausted)} without budget), "
+                f"but round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
             )
         return ready
 
@@ -72,19 +68,20 @@ class Pool:
             return
         sure = [*told, *answered]
         counts = cohort.releases[cohort.rows(sure)].tolist()
-        self.exhausted |= {client for client, count in zip(sure, counts, strict=True) if count >= limit}
+        exhausted = self._state.exhausted
+        exhausted |= {client for client, count in zip(sure, counts, strict=True) if count >= limit}
         guessed = (cohort.ids[row] for row in np.flatnonzero((cohort.releases >= limit) & cohort.present).tolist())
-        self._selector.report({client: limit - 1 for client in guessed if client not in self.exhausted})
+        self._selector.report({client: limit - 1 for client in guessed if client not in exhausted})
 
     def doubt(self, clients: Iterable[ClientId]) -> None:
         """Let these say hello again before they are candidates."""
-        if self._roster is not None:
-            self._roster.doubt(clients)
+        if self._nodes is not None:
+            self._nodes.doubt(clients)
 
     def over(self) -> str | None:
         """Say why no round can be played any more, for want of budget; None while one can."""
         clients = self._clients()
-        solvent = sum(client not in self.exhausted for client in clients)
+        solvent = sum(client not in self._state.exhausted for client in clients)
         if not solvent:
             return "no client has budget left"
         if solvent < self._least <= len(clients):

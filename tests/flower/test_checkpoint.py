@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import (
 import pausefl
 from pausefl.errors import ConfigError, StateFileError
 from pausefl.flower import Checkpoint
-from pausefl.flower.server.inner import inner_state, restore_inner
-from pausefl.flower.server.loop import Progress
+from pausefl.flower.server.inner_strategy import inner_state, restore_inner
+from pausefl.flower.server.training_run import PlayedRound, RunState
 from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon, Geometric
 from pausefl.sim.latency import FlooredNormal
@@ -144,10 +144,13 @@ def test_a_selector_with_other_arguments_is_refused(clients, start, tmp_path, to
 
 def test_metrics_survive_a_checkpoint(start):
     odd = {"a": np.float64(0.75), "b": float("nan"), "c": float("inf"), "d": [1.5, float("nan")], "e": 3}
-    progress = Progress(1, start, Result(arrays=start, train_metrics_clientapp={1: MetricRecord(odd)}))
-    text = json.dumps(progress.metrics(), allow_nan=False)
-    back = Progress.of(1, start, json.loads(text)).result.train_metrics_clientapp[1]
-    assert repr(dict(back)) == repr({**odd, "a": 0.75})
+    played = PlayedRound(1, ("a", 7), {"speed": None}, {"a": 0.5}, {"7": "failed"}, {"a": 2.0, "7": 2.0})
+    result = Result(arrays=start, train_metrics_clientapp={1: MetricRecord(odd)})
+    text = json.dumps(RunState("run", 1, result, [played]).latest_round(), allow_nan=False)
+    back = RunState("run", 1)
+    back.add_round(json.loads(text))
+    assert back.history == [played]
+    assert repr(dict(back.result.train_metrics_clientapp[1])) == repr({**odd, "a": 0.75})
 
 
 def test_a_second_server_is_kept_off_the_checkpoint(clients, start, tools, tmp_path):
@@ -183,4 +186,4 @@ def test_numpys_whole_numbers_name_clients_too(clients, start, tools, tmp_path):
     strategy = tools.wrapped(chooser=chooser, names="node", checkpoint=tmp_path / "run.state")
     strategy.start(grid, start, num_rounds=2)
     assert strategy.exhausted == {3, 4}
-    assert Checkpoint.read(tmp_path / "run.state").exhausted == (3, 4)
+    assert Checkpoint.read(tmp_path / "run.state").exhausted == {3, 4}

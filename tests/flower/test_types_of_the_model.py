@@ -7,12 +7,12 @@ import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 
 import pausefl
-from pausefl.flower.server.precision import in_precision_of
+from pausefl.flower.server.inner_strategy import in_types_of
 from pausefl.flower.testing import MemoryGrid
 
 
 def cast(tools, values, model):
-    return in_precision_of(tools.record({"t": np.asarray(model)}), tools.record({"t": np.asarray(values)}))["t"].numpy()
+    return in_types_of(tools.record({"t": np.asarray(model)}), tools.record({"t": np.asarray(values)}))["t"].numpy()
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64])

@@ -17,8 +17,9 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
 from pausefl.errors import require
-from pausefl.flower.protocol import RECORD, Note, Request
+from pausefl.flower.protocol import RECORD, Note, request_record
 from pausefl.flower.server.grid import TimedGrid
+from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.types import ClientId, Seconds
 
 Names: TypeAlias = Literal["hello", "registered", "key", "node"]
@@ -60,7 +61,7 @@ class _Outsider:
     until: int = 0
 
 
-class Roster:
+class NodeNames:
     """Finds the known clients among the nodes.
 
     Every node is asked once, and again if it fails or falls silent.  One that keeps failing, or that nobody knows, is
@@ -136,7 +137,7 @@ class Roster:
         asked = {*tried, *self._asked.values()}
         new = [node for node in fresh if node not in asked and (needy or self._due(node))]
         tried.update(new)
-        hello = Request(self._run, 0, hello=True).record()
+        hello = request_record(TrainingRequest(self._run, 0), hello=True)
         self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
         for message in grid.pull_messages(list(self._asked)) if self._asked else ():
             number = message.metadata.reply_to_message_id

@@ -8,94 +8,94 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from pausefl.errors import InvalidValueError
 from pausefl.flower.protocol import Refusal
-from pausefl.flower.server.roster import Roster
+from pausefl.flower.server.node_names import NodeNames
 
 
 def test_nodes_are_known_by_the_name_they_give_and_are_asked_once(tools):
     clock = tools.Clock()
     grid = tools.timed({11: tools.named("a", 3), 12: tools.named("b"), 13: tools.named("stranger")}, clock)
-    roster = Roster(["a", "b", "c"], "hello", "run")
-    found = roster.present(grid, 2, 10.0)
+    nodes = NodeNames(["a", "b", "c"], "hello", "run")
+    found = nodes.present(grid, 2, 10.0)
     assert dict(found.nodes) == {"a": 11, "b": 12}
     assert dict(found.releases) == {"a": 3, "b": 0}
-    assert dict(roster.present(grid, 2, 10.0).releases) == {}
+    assert dict(nodes.present(grid, 2, 10.0).releases) == {}
     assert len(grid._grid.sent) == 3
 
 
 def test_whole_numbers_are_names_too(tools):
     assert dict(
-        Roster(range(3), "hello", "run").present(tools.timed({8: tools.named("2")}, tools.Clock()), 1, 1.0).nodes
+        NodeNames(range(3), "hello", "run").present(tools.timed({8: tools.named("2")}, tools.Clock()), 1, 1.0).nodes
     ) == {2: 8}
 
 
 def test_after_a_restart_the_new_node_of_a_name_counts(tools):
     clock = tools.Clock()
     grid = tools.timed({11: tools.named("a")}, clock)
-    roster = Roster(["a"], "hello", "run")
-    roster.present(grid, 1, 1.0)
+    nodes = NodeNames(["a"], "hello", "run")
+    nodes.present(grid, 1, 1.0)
     grid._grid.nodes[22] = tools.named("a")  # the SuperLink still lists the old one for a while
-    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 22}
+    assert dict(nodes.present(grid, 1, 1.0).nodes) == {"a": 22}
     del grid._grid.nodes[11]
-    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 22}
+    assert dict(nodes.present(grid, 1, 1.0).nodes) == {"a": 22}
 
 
 def test_a_name_that_moves_while_its_old_node_is_still_there_is_worth_a_warning(tools, caplog):
-    grid, roster = tools.timed({11: tools.named("a")}, tools.Clock()), Roster(["a"], "hello", "run")
-    roster.present(grid, 1, 1.0)
+    grid, nodes = tools.timed({11: tools.named("a")}, tools.Clock()), NodeNames(["a"], "hello", "run")
+    nodes.present(grid, 1, 1.0)
     grid._grid.nodes[22] = tools.named("a")
     for _ in range(3):
-        roster.present(grid, 1, 1.0)
+        nodes.present(grid, 1, 1.0)
     assert caplog.text.count("'a' was node 11, which is still there, and is now node 22") == 1
     del grid._grid.nodes[11], grid._grid.nodes[22]
     grid._grid.nodes[33] = tools.named("a")  # a restart, and the old node is gone
-    roster.present(grid, 1, 1.0)
+    nodes.present(grid, 1, 1.0)
     assert caplog.text.count("still there") == 1
 
 
 def test_doubt_does_not_hide_that_a_name_moved(tools, caplog):
-    grid, roster = tools.timed({11: tools.named("a")}, tools.Clock()), Roster(["a"], "hello", "run")
-    roster.present(grid, 1, 1.0)
-    roster.doubt(["a"])
+    grid, nodes = tools.timed({11: tools.named("a")}, tools.Clock()), NodeNames(["a"], "hello", "run")
+    nodes.present(grid, 1, 1.0)
+    nodes.doubt(["a"])
     grid._grid.nodes = {11: lambda message: None, 22: tools.named("a")}
-    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 22}
+    assert dict(nodes.present(grid, 1, 1.0).nodes) == {"a": 22}
     assert "which is still there" in caplog.text
 
 
 def test_a_silent_node_holds_nobody_up_twice(tools):
     clock = tools.Clock()
     grid = tools.timed({1: tools.named("a"), 2: lambda message: None}, clock)
-    roster = Roster(["a", "b"], "hello", "run")
-    roster.present(grid, 1, 60.0)
+    nodes = NodeNames(["a", "b"], "hello", "run")
+    nodes.present(grid, 1, 60.0)
     assert 10.0 < clock.now - 100.0 < 20.0  # a moment, for those about to answer
     before = clock.now
-    assert set(roster.present(grid, 1, 60.0).nodes) == {"a"}
+    assert set(nodes.present(grid, 1, 60.0).nodes) == {"a"}
     assert clock.now == before
 
 
 def test_too_few_are_waited_for(tools):
     clock = tools.Clock()
-    found = Roster(["a", "b"], "hello", "run").present(tools.timed({1: tools.named("a")}, clock), 2, 30.0)
+    found = NodeNames(["a", "b"], "hello", "run").present(tools.timed({1: tools.named("a")}, clock), 2, 30.0)
     assert set(found.nodes) == {"a"}
     assert clock.now == pytest.approx(130.0, abs=0.3)
 
 
 def test_a_smaller_round_is_waited_for_once_and_then_played_at_once(tools):
     clock = tools.Clock()
-    grid, roster = tools.timed({1: tools.named("a")}, clock), Roster(["a", "b"], "hello", "run")
-    roster.present(grid, 2, 30.0, least=1)
+    grid, nodes = tools.timed({1: tools.named("a")}, clock), NodeNames(["a", "b"], "hello", "run")
+    nodes.present(grid, 2, 30.0, least=1)
     assert clock.now == pytest.approx(130.0, abs=0.3)
-    roster.present(grid, 2, 30.0, least=1)
+    nodes.present(grid, 2, 30.0, least=1)
     assert clock.now == pytest.approx(130.0, abs=0.4)
     grid._grid.nodes[2] = tools.after(clock, 5.0, tools.named("b"))  # on its way: worth a moment
-    assert set(roster.present(grid, 2, 30.0, least=1).nodes) == {"a", "b"}
+    assert set(nodes.present(grid, 2, 30.0, least=1).nodes) == {"a", "b"}
     assert clock.now == pytest.approx(135.2, abs=0.4)
 
 
 def test_those_without_budget_do_not_count_as_enough(tools):
     clock = tools.Clock()
     grid = tools.timed({1: tools.named("a"), 2: tools.named("b")}, clock)
-    roster = Roster(["a", "b"], "hello", "run")
-    assert set(roster.present(grid, 2, 30.0, without={"a"}).nodes) == {"a", "b"}
+    nodes = NodeNames(["a", "b"], "hello", "run")
+    assert set(nodes.present(grid, 2, 30.0, without={"a"}).nodes) == {"a", "b"}
     assert clock.now == pytest.approx(130.0, abs=0.3)
 
 
@@ -104,9 +104,9 @@ def test_one_that_says_no_is_asked_a_few_times_and_then_left_alone(tools):
     grid = tools.timed(
         {1: lambda message: Message(Refusal("unready").error(), reply_to=message), 2: tools.named("b")}, clock
     )
-    roster = Roster(["a", "b"], "hello", "run")
+    nodes = NodeNames(["a", "b"], "hello", "run")
     for _ in range(6):
-        assert set(roster.present(grid, 1, 1.0).nodes) == {"b"}
+        assert set(nodes.present(grid, 1, 1.0).nodes) == {"b"}
     assert len(grid._grid.sent) == 1 + 3
 
 
@@ -116,65 +116,65 @@ def refusing(message: Message) -> Message:
 
 def test_one_that_failed_gets_another_chance_some_rounds_later(tools, caplog):
     """Its owner has mended the file meanwhile; the SuperNode never stopped."""
-    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    grid, nodes = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), NodeNames(["a", "b"], "hello", "run")
     for _ in range(7):
-        assert set(roster.present(grid, 1, 1.0).nodes) == {"b"}
+        assert set(nodes.present(grid, 1, 1.0).nodes) == {"b"}
     assert len(grid._grid.sent) == 1 + 3
     assert caplog.text.count("node 1 gave no name") == 1  # the same again is not told again
     grid._grid.nodes[1] = tools.named("a")
-    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+    assert set(nodes.present(grid, 1, 1.0).nodes) == {"a", "b"}
     assert len(grid._grid.sent) == 1 + 4
 
 
 def test_one_that_failed_is_asked_at_once_when_it_reconnects(tools):
-    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    grid, nodes = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), NodeNames(["a", "b"], "hello", "run")
     for _ in range(4):
-        roster.present(grid, 1, 1.0)
+        nodes.present(grid, 1, 1.0)
     del grid._grid.nodes[1]
-    roster.present(grid, 1, 1.0)
+    nodes.present(grid, 1, 1.0)
     grid._grid.nodes[1] = tools.named("a")
-    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+    assert set(nodes.present(grid, 1, 1.0).nodes) == {"a", "b"}
 
 
 def test_one_that_failed_is_asked_at_once_when_too_few_are_there(tools):
-    grid, roster = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), Roster(["a", "b"], "hello", "run")
+    grid, nodes = tools.timed({1: refusing, 2: tools.named("b")}, tools.Clock()), NodeNames(["a", "b"], "hello", "run")
     for _ in range(4):
-        roster.present(grid, 1, 1.0)
+        nodes.present(grid, 1, 1.0)
     grid._grid.nodes[1] = tools.named("a")
-    assert set(roster.present(grid, 2, 1.0).nodes) == {"a", "b"}
+    assert set(nodes.present(grid, 2, 1.0).nodes) == {"a", "b"}
 
 
 def test_a_stranger_is_a_candidate_as_soon_as_its_name_joins(tools):
     grid = tools.timed({1: tools.named("a"), 2: tools.named("new", 4)}, tools.Clock())
-    roster = Roster(["a"], "hello", "run")
+    nodes = NodeNames(["a"], "hello", "run")
     for _ in range(3):
-        assert set(roster.present(grid, 1, 1.0).nodes) == {"a"}
+        assert set(nodes.present(grid, 1, 1.0).nodes) == {"a"}
     assert len(grid._grid.sent) == 2
-    roster.know(["a", "new"])
-    found = roster.present(grid, 1, 1.0)
+    nodes.know(["a", "new"])
+    found = nodes.present(grid, 1, 1.0)
     assert set(found.nodes) == {"a", "new"}
     assert dict(found.releases) == {"new": 4}  # asked again: its count may have grown
-    roster.know(["new"])  # and the other one left
-    assert set(roster.present(grid, 1, 1.0).nodes) == {"new"}
+    nodes.know(["new"])  # and the other one left
+    assert set(nodes.present(grid, 1, 1.0).nodes) == {"new"}
 
 
 def test_a_stranger_that_was_renamed_is_noticed_some_rounds_later(tools, caplog):
     grid = tools.timed({1: tools.named("a"), 2: tools.named("typo")}, tools.Clock())
-    roster = Roster(["a", "b"], "hello", "run")
+    nodes = NodeNames(["a", "b"], "hello", "run")
     for _ in range(5):
-        roster.present(grid, 1, 1.0)
+        nodes.present(grid, 1, 1.0)
     grid._grid.nodes[2] = tools.named("b")
-    assert set(roster.present(grid, 1, 1.0).nodes) == {"a", "b"}
+    assert set(nodes.present(grid, 1, 1.0).nodes) == {"a", "b"}
     assert caplog.text.count("calls itself 'typo'") == 1
 
 
 def test_verified_names_may_join_too(tools):
     infos = [NodeInfo(node_id=1, name="a"), NodeInfo(node_id=2, name="b")]
     grid = tools.timed({1: refusing, 2: refusing}, tools.Clock(), infos=infos)
-    roster = Roster(["a"], "registered", "run")
-    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 1}
-    roster.know(["a", "b"])
-    assert dict(roster.present(grid, 1, 1.0).nodes) == {"a": 1, "b": 2}
+    nodes = NodeNames(["a"], "registered", "run")
+    assert dict(nodes.present(grid, 1, 1.0).nodes) == {"a": 1}
+    nodes.know(["a", "b"])
+    assert dict(nodes.present(grid, 1, 1.0).nodes) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("record", [{}, {"name": ""}, {"name": "a\n"}, {"name": "a"}, {"name": "a", "releases": -1}])
@@ -182,16 +182,16 @@ def test_a_senseless_note_is_none(record, tools):
     def node(message: Message) -> Message:
         return Message(RecordDict({"pausefl": ConfigRecord(record)}), reply_to=message)
 
-    assert not Roster(["a"], "hello", "run").present(tools.timed({1: node}, tools.Clock()), 1, 1.0).nodes
+    assert not NodeNames(["a"], "hello", "run").present(tools.timed({1: node}, tools.Clock()), 1, 1.0).nodes
 
 
 def test_names_that_the_superlink_verified(tools):
     infos = [NodeInfo(node_id=1, name="a", public_key=b"key"), NodeInfo(node_id=2)]
     grid = tools.timed({1: tools.named("liar"), 2: tools.named("liar")}, tools.Clock(), infos=infos)
-    assert dict(Roster(["a"], "registered", "run").present(grid, 1, 1.0).nodes) == {"a": 1}
+    assert dict(NodeNames(["a"], "registered", "run").present(grid, 1, 1.0).nodes) == {"a": 1}
     print_of_key = "2c70e12b7a0646f9"  # of sha256(b"key"), as any tool prints it
-    assert dict(Roster([print_of_key], "key", "run").present(grid, 1, 1.0).nodes) == {print_of_key: 1}
-    assert dict(Roster([1, 2], "node", "run").present(grid, 1, 1.0).nodes) == {1: 1, 2: 2}
+    assert dict(NodeNames([print_of_key], "key", "run").present(grid, 1, 1.0).nodes) == {print_of_key: 1}
+    assert dict(NodeNames([1, 2], "node", "run").present(grid, 1, 1.0).nodes) == {1: 1, 2: 2}
     assert not grid._grid.sent
     with pytest.raises(InvalidValueError, match="names is 'face'"):
-        Roster(["a"], "face", "run")
+        NodeNames(["a"], "face", "run")

@@ -1,4 +1,4 @@
-"""From arrays to an update and back: what the app trained, less what the server sent, bounded and noised."""
+"""From a model to its update and back: what was trained, less what the server sent, bounded and noised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the strategy inside, and what of its state belongs into a checkpoint."""
+"""The strategy inside: what must hold of it, the types of what it averages, and what of it a checkpoint keeps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
+from pausefl.flower.protocol import record_of
+from pausefl.privacy.mechanisms.layers import Tensor
 
 _ACCOUNTANT = ("compose", "get_epsilon")
 """What Flower's accountants can do: they share no class."""
@@ -45,6 +47,13 @@ def least_evaluation(inner: Strategy) -> int:
 def weight_key(inner: Strategy) -> str | None:
     """Return the metric by which a strategy, or the one it wraps, weighs replies."""
     return next((key for part in _parts(inner) if isinstance(key := getattr(part, "weighted_by_key", None), str)), None)
+
+
+def in_types_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
+    """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
+    if set(arrays) != set(model):
+        return arrays
+    return record_of({name: _like(arrays[name].numpy(), array.numpy()) for name, array in model.items()})
 
 
 def inner_state(inner: Strategy) -> dict[str, npt.NDArray[Any]]:
@@ -85,7 +94,7 @@ def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> Non
         elif form == "list":
             value = list(arrays.values())
         elif form == "record":
-            value = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+            value = record_of(arrays)
         setattr(parts[place], attribute, value)
 
 
@@ -103,6 +112,23 @@ def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         isinstance(one, (np.ndarray, np.generic)) and not one.dtype.hasobject for one in value.values()
     )
     return form, {name: np.asarray(one) for name, one in cast("dict[str, Any]", value).items()} if fine else {}
+
+
+def _like(values: Tensor, model: Tensor) -> Tensor:
+    kind = model.dtype
+    if values.dtype == kind:
+        return values
+    if kind.kind not in "iub" or values.shape != model.shape:
+        with np.errstate(over="ignore"):
+            return values.astype(kind)
+    # A mean of counters, say: the nearest whole number there is, and the model's own where there is none.
+    low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    wide = np.rint(np.asarray(values, dtype=np.float64))
+    inside = (wide > low) & (wide < high)  # float(high) may lie beyond high, but nothing below it does
+    whole = np.where(inside, wide, 0.0).astype(kind)
+    whole = np.where(wide <= low, np.array(low, dtype=kind), whole)
+    whole = np.where(wide >= high, np.array(high, dtype=kind), whole)
+    return np.where(np.isnan(wide), model, whole)
 
 
 def _parts(inner: Strategy) -> list[Strategy]:

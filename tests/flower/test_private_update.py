@@ -14,7 +14,9 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate
+from pausefl.flower.client.private_update import find_owner
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.privacy import FixedHorizon, SqliteLedger
 from pausefl.privacy.mechanisms import noise
@@ -493,7 +495,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
+from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate
+from pausefl.flower.client.private_update import find_owner
 from pausefl.flower.protocol import Refusal
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 folder = Path(sys.argv[1])
@@ -543,6 +547,17 @@ def test_it_is_a_mod_of_flowers(client, tools, monkeypatch):
     context = Context(run_id=1, node_id=5, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
     assert not app(tools.request(), context).has_error()
     assert why(app(tools.request(kind="evaluate"), context)) == "not-allowed"
+
+
+def test_the_owner_says_where_the_file_is_before_the_app_does(tmp_path, monkeypatch):
+    monkeypatch.delenv("PAUSEFL_OWNER", raising=False)
+    assert find_owner({}, "app.toml").name == "app.toml"
+    monkeypatch.setenv("PAUSEFL_OWNER", "variable.toml")
+    assert find_owner({}, "app.toml").name == "variable.toml"
+    assert find_owner({"pausefl-owner": "node.toml"}, "app.toml").name == "node.toml"
+    monkeypatch.delenv("PAUSEFL_OWNER")
+    with pytest.raises(ConfigError, match="no owner's file is named"):
+        find_owner({}, None)
 
 
 def test_one_file_serves_a_whole_simulation(tmp_path, tools):

@@ -1,0 +1,111 @@
+"""The client's mod: it takes each message to the owner's gate, and the gate's answer back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from logging import ERROR, WARNING
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.supercore import log
+
+from pausefl.errors import ConfigError, PauseError, require
+from pausefl.flower.protocol import METRICS, RECORD, Note, Refusal, arrays_in, read_request, record_of
+from pausefl.owner.gate import Gate, Numbers
+from pausefl.owner.owner_file import read_owner
+from pausefl.owner.request_and_reply import Refused
+from pausefl.privacy.mechanisms.layers import Tensor
+
+_VARIABLE = "PAUSEFL_OWNER"
+_NODE_KEY = "pausefl-owner"
+
+App = Callable[[Message, Context], Message]
+
+
+class PrivateUpdate:
+    """A Flower mod that lets out noised updates under the owner's budget, and nothing else.
+
+    Put it first: ``ClientApp(mods=[PrivateUpdate()])``.  The owner's file is the one that the SuperNode's configuration
+    names (``pausefl-owner``), else the environment (``PAUSEFL_OWNER``), else ``owner``.
+
+    Law: that of :class:`~pausefl.owner.gate.Gate`, through which every answer goes.  The app gets a copy of the
+    message, and of what it returns only tensors and numbers are looked at.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: str | os.PathLike[str] | None = None) -> None:
+        self._owner = owner
+
+    def __call__(self, msg: Message, context: Context, call_next: App) -> Message:
+        """Answer one message."""
+        try:
+            content = self._answer(msg, context, call_next)
+        except Refused as why:
+            log(WARNING, "pausefl: %s", why)
+            return Message(Refusal(why.reason, why.releases).error(), reply_to=msg)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Flower would send the exception's text to the server, and it may quote the data.
+            log(ERROR, "pausefl: nothing was sent", exc_info=error)
+            return Message(Refusal("failed").error(), reply_to=msg)
+        return Message(content, reply_to=msg)
+
+    def _answer(self, msg: Message, context: Context, app: App) -> RecordDict:
+        try:
+            owner = read_owner(find_owner(context.node_config, self._owner), context.node_config)
+        except PauseError as error:
+            raise Refused("unready", str(error)) from error
+        gate = Gate(owner)
+        kind = msg.metadata.message_type.partition(".")[0]
+        if kind != "train":
+            numbers = gate.measure(kind, lambda: _numbers(_asked(app, msg, context)))
+            return RecordDict({METRICS: MetricRecord(dict(numbers))})
+        try:
+            request, hello = read_request(msg)
+            if hello:
+                return RecordDict({RECORD: Note(owner.name, gate.releases).record()})
+            key, model = arrays_in(msg.content)
+            require(key not in (RECORD, METRICS), "array record", key, "another name", "call it 'arrays'")
+        except Exception as error:
+            # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
+            raise Refused("bad-request", str(error)) from error
+
+        def train() -> tuple[dict[str, Tensor], Numbers]:
+            answer = _asked(app, msg, context)
+            return arrays_in(answer)[1], _numbers(answer)
+
+        reply = gate.train(request, model, train)
+        note = Note(owner.name, reply.releases, reply.seconds, reply.replayed)
+        metrics = MetricRecord(dict(reply.numbers))
+        return RecordDict({key: record_of(reply.arrays), METRICS: metrics, RECORD: note.record()})
+
+
+def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] | None) -> Path:
+    """Return the path of the owner's file: from the SuperNode's configuration, else the environment, else the app."""
+    path = node_config.get(_NODE_KEY) or os.environ.get(_VARIABLE) or default
+    if not path:
+        raise ConfigError(
+            f"no owner's file is named; start the SuperNode with --node-config '{_NODE_KEY}=\"FILE\"', "
+            f"or set {_VARIABLE}"
+        )
+    return Path(str(path)).expanduser().absolute()
+
+
+def _asked(app: App, msg: Message, context: Context) -> RecordDict:
+    """Return the app's answer to a copy of the message, so that the app cannot write into what goes back."""
+    copy = deepcopy(msg)
+    if RECORD in copy.content:
+        del copy.content[RECORD]
+    answer = app(copy, context)
+    if not isinstance(answer, Message) or not answer.has_content():
+        raise Refused("failed", "the app answered with an error or with nothing")
+    return answer.content
+
+
+def _numbers(content: RecordDict) -> Numbers:
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}

@@ -1,0 +1,232 @@
+"""What clients' replies are worth: a verdict on each, the seconds that count, and what can be averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+from pausefl.errors import is_finite, require
+from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, tensors_of
+from pausefl.flower.server.grid import Exchange
+from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.rng import stream
+from pausefl.selector.cohort import Cohort
+from pausefl.sim.latency import LatencyModel
+from pausefl.types import ClientId, FloatArray, Seconds
+
+Latency: TypeAlias = Literal["round-trip", "reported"] | LatencyModel
+"""``round-trip``: measured here, with Flower's own seconds of overhead.  ``reported``: the client's training time, by
+its word, and at most the round trip; clients that report none are taken at their round trip.  A model: virtual seconds
+per client and round, for the simulation engine, where clients wait for each other's processors."""
+
+_TOLD = 5
+"""How many clients a warning names."""
+_HEAVIEST = 2.0**53
+"""The most examples a client may claim: sums of them stay finite."""
+_LEAST: Seconds = 1e-9
+"""What the selector takes for a latency at the least."""
+_MOST: Seconds = 1e9
+"""What is taken of a client's word at the most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What one client's reply is worth.
+
+    ``fault`` says why it counts as no answer; a sound reply has none.  ``seconds`` were measured here; ``reported``,
+    ``releases`` and ``replayed`` (it sent a kept reply again) are the client's word.  A ``doubted`` client must say
+    again who it is: it was silent, or answered under another name.
+    """
+
+    client: ClientId
+    fault: str = ""
+    detail: str = ""
+    reply: Message | None = None
+    seconds: Seconds = 0.0
+    reported: Seconds | None = None
+    releases: int | None = None
+    replayed: bool = False
+    doubted: bool = False
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The tensors of a sound reply."""
+        return next(iter(cast(Message, self.reply).content.array_records.values()))
+
+
+def judge(
+    exchange: Exchange, chosen: Mapping[int, ClientId], model: ArrayRecord, weight: str | None, *, by_note: bool = False
+) -> list[Verdict]:
+    """Return a verdict on each of the ``chosen``, by the nodes they were asked at.
+
+    A reply without the model's tensors, finite, and a ``weight`` above 0 is unsound.  ``by_note``: clients are known by
+    the name in their notes, so that a note with another name is not theirs.
+    """
+    replies, tensors = exchange.by_node(), tensors_of(model)
+    return [
+        _silent(client, node, reply)
+        if (reply := replies.get(node)) is None or reply.has_error()
+        else _answered(client, reply, exchange.seconds[node], tensors, weight, by_note)
+        for node, client in chosen.items()
+    ]
+
+
+def faults(verdicts: Iterable[Verdict]) -> str:
+    """Say in one line who gave no sound reply, and why, as far as that can be told from here."""
+    told = [f"{one.client} {one.fault}{one.detail}" for one in verdicts if one.fault]
+    return ", ".join(told[:_TOLD]) + (f", and {len(told) - _TOLD} more" if len(told) > _TOLD else "")
+
+
+def flat_updates(sound: Iterable[Verdict], model: ArrayRecord) -> dict[ClientId, FloatArray]:
+    """Return what each client sent, less the model, flat."""
+    before = _flat(model)
+    return {one.client: _flat(one.arrays) - before for one in sound}
+
+
+def settle(sound: list[Verdict], key: str, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
+    """Make the replies ones that can be averaged: the same keys, and the metrics that all of them have.
+
+    Owners allow different metrics, and Flower refuses to average unlike ones.  A policy that draws with replacement
+    brings aggregation weights of its own.
+    """
+    replies = [cast(Message, one.reply) for one in sound]
+    for one, reply, values in zip(sound, replies, _common(replies), strict=True):
+        if weights is not None and weight is not None:
+            values[weight] = float(weights[one.client])
+        reply.content = RecordDict({key: one.arrays, METRICS: MetricRecord(dict(values))})
+
+
+def settle_evaluation(replies: Iterable[Message], weight: str | None) -> list[Message]:
+    """Make the replies to an evaluation ones that can be averaged; without a ``weight`` above 0 one weighs 1."""
+    listed = list(replies)
+    answered = [reply for reply in listed if reply.has_content()]
+    told = [_numbers(reply.content).get(weight or "", 1.0) for reply in answered]
+    for reply, values, given in zip(answered, _common(answered), told, strict=True):
+        if weight is not None:
+            values[weight] = given if given > 0.0 else 1.0
+        reply.content = RecordDict({METRICS: MetricRecord(dict(values))})
+    return listed
+
+
+def check_latency(latency: Latency, clients: int) -> None:
+    """Refuse what is neither a name nor a model of as many clients."""
+    if isinstance(latency, str):
+        bound = "'round-trip', 'reported' or a latency model"
+        require(latency in ("round-trip", "reported"), "latency", latency, bound, "choose one")
+    else:
+        found = len(latency) if hasattr(latency, "sample") else latency
+        require(found == clients, "latency model", found, f"one of {clients} clients", "a column per client")
+
+
+def latencies(
+    latency: Latency, number: int, cohort: Cohort, seed: int,
+    measured: Mapping[ClientId, Seconds], reported: Mapping[ClientId, Seconds], replayed: Collection[ClientId] = (),
+) -> dict[ClientId, Seconds]:  # fmt: skip
+    """Return the latency of every client that answered in round ``number``.
+
+    One that ``replayed`` a kept reply did not train, so its round trip says nothing: it is taken at its mean, which
+    stays as it is.  With no mean yet it is taken at what it reported, but not below what it would have had otherwise,
+    nor below those that did train: nobody gets faster by the claim.
+    """
+    if not isinstance(latency, str):
+        virtual = latency.sample(stream(seed, "flower latency", number))
+        rows = cohort.rows(measured)
+        return {client: float(virtual[row]) for client, row in zip(measured, rows.tolist(), strict=True)}
+    taken = dict(measured)
+    if latency == "reported":
+        taken = {client: max(min(seconds, reported.get(client, seconds)), _LEAST) for client, seconds in taken.items()}
+    again = [client for client in taken if client in replayed]
+    slowest = max((seconds for client, seconds in taken.items() if client not in replayed), default=0.0)
+    for client, rate in zip(again, cohort.rate[cohort.rows(again)].tolist(), strict=True):
+        told = min(reported.get(client, 0.0), _MOST)
+        taken[client] = 1.0 / rate if rate > 1.0 / _MOST else max(taken[client], told, slowest)
+    return taken
+
+
+def _silent(client: ClientId, node: int, reply: Message | None) -> Verdict:
+    """Judge what holds no content: nothing at all, or an error."""
+    if reply is None:
+        return Verdict(client, "no answer", doubted=True)
+    refusal = Refusal.of(reply.error)
+    # What the SuperLink says in a node's place is that it cannot be reached.
+    gone = reply.metadata.src_node_id != node
+    fault = "no answer" if gone else "failed" if refusal is None else refusal.why
+    detail = f" (Flower's error {reply.error.code}: {reply.error.reason!r:.150})" if refusal is None else ""
+    return Verdict(client, fault, detail, reply, releases=None if refusal is None else refusal.releases, doubted=gone)
+
+
+def _answered(
+    client: ClientId, reply: Message, seconds: Seconds, model: Mapping[str, Tensor], weight: str | None, by_note: bool
+) -> Verdict:
+    note = Note.of(reply)
+    if by_note and note is not None and note.name != str(client):
+        return Verdict(client, "unsound", f" (calls itself {note.name!r})", doubted=True)
+    if (fault := _fault(reply, model, weight)) is not None:
+        return Verdict(client, "unsound", f" ({fault})")
+    _conform(reply, model)
+    if note is None:
+        return Verdict(client, reply=reply, seconds=seconds)
+    return Verdict(
+        client, reply=reply, seconds=seconds,
+        reported=note.seconds, releases=note.releases, replayed=note.replayed,
+    )  # fmt: skip
+
+
+def _numbers(content: RecordDict) -> dict[str, int | float]:
+    """Return the single finite numbers of a reply; what else a client calls a metric cannot be averaged."""
+    return {
+        name: cast("int | float", value)
+        for record in content.metric_records.values()
+        for name, value in record.items()
+        if is_finite(value)
+    }
+
+
+def _common(replies: list[Message]) -> list[dict[str, int | float]]:
+    found = [_numbers(reply.content) for reply in replies]
+    shared = set.intersection(*map(set, found)) if found else set()
+    return [{name: value for name, value in one.items() if name in shared} for one in found]
+
+
+def _fault(reply: Message, model: Mapping[str, Tensor], weight: str | None) -> str | None:
+    """Say what keeps a reply from being averaged; None if nothing does."""
+    arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
+    if len(arrays) != 1 or len(metrics) != 1:
+        return f"{len(arrays)} array records and {len(metrics)} metric records, not 1 of each"
+    if set(arrays[0]) != set(model):
+        return f"{len(arrays[0])} tensors that are not the model's {len(model)}"
+    value = 1.0 if weight is None else metrics[0].get(weight)
+    if not is_finite(value) or not 0.0 < cast(float, value) <= _HEAVIEST:
+        return f"{weight!r} is {value!r:.40}, not above 0 and at most 2^53"
+    try:
+        unlike = {name: _unlike(arrays[0][name].numpy(), tensor) for name, tensor in model.items()}
+    except Exception:  # whatever bytes a client sent in place of an array
+        return "an array that cannot be read"
+    return next((f"tensor {name!r:.60} {fault}" for name, fault in unlike.items() if fault), None)
+
+
+def _unlike(tensor: Tensor, model: Tensor) -> str:
+    if tensor.dtype.kind != model.dtype.kind or tensor.dtype.kind not in "fiub" or tensor.shape != model.shape:
+        return f"is {tensor.dtype} {tensor.shape}, not {model.dtype} {model.shape}"
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrowed = tensor.astype(model.dtype, copy=False)
+    if tensor.dtype.kind != "f":
+        return "" if np.array_equal(narrowed, tensor) else f"holds numbers that are no {model.dtype}"
+    return "" if np.isfinite(narrowed).all() else f"holds NaN or infinity, as {model.dtype}"
+
+
+def _conform(reply: Message, model: Mapping[str, Tensor]) -> None:
+    """Bring a sound reply's tensors into the model's order and types: strategies take both from the first reply."""
+    key, arrays = next(iter(reply.content.array_records.items()))
+    if list(arrays) != list(model) or any(arrays[name].dtype != str(tensor.dtype) for name, tensor in model.items()):
+        reply.content[key] = record_of(
+            {name: arrays[name].numpy().astype(tensor.dtype) for name, tensor in model.items()}
+        )
+
+
+def _flat(record: ArrayRecord) -> FloatArray:
+    return np.concatenate([np.asarray(array.numpy(), dtype=np.float64).ravel() for array in record.values()])

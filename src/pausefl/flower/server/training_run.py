@@ -1,0 +1,179 @@
+"""A training run: its state after each round, and the rounds one after the other, as Flower plays them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp.strategy import Result
+from flwr.supercore import log
+
+from pausefl.types import ClientId, Seconds
+
+if TYPE_CHECKING:
+    from pausefl.flower.server.grid import TimedGrid
+    from pausefl.flower.server.strategy import PauseStrategy
+
+_METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
+_LEAST_TTL: Seconds = 300.0
+"""Requests expire with their round: no client pays for one that nobody waits for.  Clocks may differ by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedRound:
+    """One round: who was asked, what each term of the reward said for them, how long each took, who refused and why.
+
+    ``seconds`` holds those that answered; a speed of None is unbounded: somebody in the round was never tried before.
+    """
+
+    round: int
+    members: tuple[ClientId, ...]
+    terms: Mapping[str, float | None]
+    seconds: Mapping[str, Seconds]
+    refused: Mapping[str, str]
+    spent: Mapping[str, float]
+
+    def line(self) -> str:
+        """Say it in one line."""
+        terms = ", ".join(f"{name} {'unbounded' if v is None else format(v, '.3g')}" for name, v in self.terms.items())
+        took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.seconds.items())
+        refused = "".join(f"; {name} {why}" for name, why in self.refused.items())
+        picked = ", ".join(str(member) for member in self.members)
+        return f"round {self.round}: picked {picked} ({terms}); answered: {took or 'nobody'}{refused}"
+
+    def metrics(self) -> MetricRecord:
+        """Return the numbers as Flower keeps them; names are in ``line`` and in the strategy's history."""
+        values = {f"pausefl-{name}": math.inf if v is None else v for name, v in self.terms.items()}
+        return MetricRecord(
+            {
+                "pausefl-picked": len(self.members),
+                "pausefl-answered": len(self.seconds),
+                "pausefl-latency": max(self.seconds.values(), default=0.0),
+                "pausefl-most-spent": max(self.spent.values(), default=0.0),
+                **values,
+            }
+        )
+
+
+@dataclass(slots=True, eq=False)
+class RunState:
+    """Where a run stands: name, complete rounds, Flower's result with the model, history, and whose budget is gone.
+
+    ``name`` names the run's releases: a server that died in mid-round asks again under the same names, and clients that
+    had answered send the same bytes instead of paying twice.
+    """
+
+    name: str = ""
+    rounds: int = 0
+    result: Result = field(default_factory=Result)
+    history: list[PlayedRound] = field(default_factory=list)
+    exhausted: set[ClientId] = field(default_factory=set)
+
+    @property
+    def model(self) -> ArrayRecord:
+        """The model after the complete rounds."""
+        return self.result.arrays
+
+    def latest_round(self) -> dict[str, Any]:
+        """Return history and metrics of the latest round ready for JSON, which knows no infinity.
+
+        With the first round's go those of round 0: before the first round only the server evaluates, and that is
+        repeated if the first round is.
+        """
+        played = self.history[-1]
+        values = {name: dict(getattr(played, name)) for name in ("terms", "seconds", "refused", "spent")}
+        metrics = {
+            name: {
+                str(number): {key: _plain(value) for key, value in record.items()}
+                for number in ((0, 1) if self.rounds == 1 else (self.rounds,))
+                if (record := getattr(self.result, name).get(number)) is not None
+            }
+            for name in _METRICS
+        }
+        return {"played": {"round": played.round, "members": list(played.members), **values}, "metrics": metrics}
+
+    def add_round(self, entry: Mapping[str, Any]) -> None:
+        """Take up what ``latest_round`` returned, as it comes back from a file."""
+        played = entry["played"]
+        self.history.append(PlayedRound(**{**played, "members": tuple(played["members"])}))
+        for name in _METRICS:
+            kept: dict[int, MetricRecord] = getattr(self.result, name)
+            for number, values in entry["metrics"].get(name, {}).items():
+                kept[int(number)] = MetricRecord({key: _number(value) for key, value in values.items()})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What the caller of ``start`` asked for."""
+
+    rounds: int
+    timeout: Seconds
+    train_config: ConfigRecord
+    evaluate_config: ConfigRecord
+    evaluate: Callable[[int, ArrayRecord], MetricRecord | None] | None
+
+
+def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) -> Result:
+    """Play on from ``state``, which is saved after each round; end early when too few clients have budget left."""
+    result, start = state.result, time.monotonic()
+    if state.rounds == 0:
+        _evaluate(plan, 0, state)
+    while state.rounds < plan.rounds and strategy.over() is None:
+        number = state.rounds + 1
+        log(INFO, "")
+        log(INFO, "[ROUND %s/%s]", number, plan.rounds)
+        messages = list(strategy.configure_train(number, state.model, plan.train_config, grid))
+        if not messages and strategy.over() is not None:
+            break  # as the clients said when they were asked who they are
+        replies = strategy.exchange(grid, _expiring(messages, plan), plan.timeout)
+        arrays, metrics = strategy.aggregate_train(number, replies)
+        if arrays is not None:
+            result.arrays = arrays
+        if metrics is not None:
+            result.train_metrics_clientapp[number] = metrics
+        asked = list(strategy.configure_evaluate(number, state.model, plan.evaluate_config, grid))
+        if asked:
+            answered = grid.send_and_receive(_expiring(asked, plan), timeout=plan.timeout)
+            metrics = strategy.aggregate_evaluate(number, answered)
+            if metrics is not None:
+                result.evaluate_metrics_clientapp[number] = metrics
+        _evaluate(plan, number, state)
+        state.rounds = number
+        strategy.save()
+    if state.rounds < plan.rounds:
+        log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), state.rounds)
+    log(INFO, "pausefl: %s rounds, %.1f s", state.rounds, time.monotonic() - start)
+    return result
+
+
+def _expiring(messages: Iterable[Message], plan: Plan) -> list[Message]:
+    listed = list(messages)
+    for message in listed:
+        message.metadata.ttl = min(message.metadata.ttl, max(plan.timeout, _LEAST_TTL))
+    return listed
+
+
+def _evaluate(plan: Plan, number: int, state: RunState) -> None:
+    found = None if plan.evaluate is None else plan.evaluate(number, state.model)
+    if found is not None:
+        log(INFO, "\t└──> round %s: %s", number, found)
+        state.result.evaluate_metrics_serverapp[number] = found
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_number(one) for one in value]
+    return float(value) if isinstance(value, str) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    # NumPy's floats are floats, but their repr is not a number's.
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else int(value)

@@ -1,0 +1,160 @@
+"""The gate: the only way by which anything of an owner's data leaves.  It charges, then trains, then releases.
+
+Reference: PAUSE, Theorem 3, with the server as the adversary.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pausefl.errors import AlreadyReservedError, BudgetExceededError, ConfigError, PauseError, is_finite, require
+from pausefl.owner.kept_replies import ReplyStore
+from pausefl.owner.model_update import check_model, difference, digest, no_difference, released
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest
+from pausefl.privacy import Layers, Mechanism, SecureNoise, SqliteLedger
+from pausefl.privacy.mechanisms.layers import Tensor
+
+Numbers: TypeAlias = Mapping[str, object]
+"""What an app calls its metrics."""
+Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
+"""Trains, and returns all tensors of the model, changed, and the app's numbers."""
+
+_log = logging.getLogger(__name__)
+
+
+class Gate:
+    """One owner's ledger and kept replies, for the length of one message.
+
+    Law: a training request is charged in the ledger, durably, before the data is touched; a release name is charged
+    once, and asked for again it gives the stored bytes or a refusal.  Arrays leave only through the mechanism, other
+    numbers only if the owner allows them by name, and of an error only its kind.  Once the data was touched, every
+    answer is a release: a training that fails sends the noise of an unchanged model, because whether it fails may
+    depend on the data, and a refusal would tell that without noise.
+    """
+
+    __slots__ = ("_ledger", "_owner", "_store", "releases")
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._store = ReplyStore(owner.ledger.with_name(f"{owner.ledger.name}-replies"), owner.keep)
+        try:
+            self._open()
+        except PauseError as error:
+            raise Refused("unready", str(error)) from error
+
+    def _open(self) -> None:
+        owner = self._owner
+        if self._store and not owner.ledger.exists():
+            raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
+        self._ledger = SqliteLedger(owner.ledger)
+        known = self._ledger.subjects()
+        self.releases = len(self._ledger.charges(owner.name))
+        if self._store.newest(owner.name) > self.releases:
+            raise ConfigError(
+                f"ledger {owner.ledger} has {self.releases} releases of {owner.name!r}, but replies tell of more; it "
+                "is an old copy: restore the newest"
+            )
+        if known and owner.name not in known and not owner.many:
+            raise ConfigError(
+                f"name is {owner.name!r}, but ledger {owner.ledger} belongs to {known[0]!r}; data keeps its name"
+            )
+
+    def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
+        """Charge, train and release; or return once more what left for this request."""
+        owner, noise = self._owner, SecureNoise()
+        try:
+            layers = Layers.of(model, batch_norm=owner.batch_norm)
+            check_model(model, layers)
+            mechanism = owner.stricter(request.clip)
+            _check_epsilon(request.epsilon, mechanism)
+            require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
+            # A copy: training may write into the tensors it was given.
+            model = {name: np.array(tensor) for name, tensor in model.items()}
+            asked = digest(model)
+        except Exception as error:
+            raise Refused("bad-request", str(error)) from error
+        try:
+            self._store.prepare()
+        except OSError as error:
+            raise Refused("unready", str(error)) from error
+        try:
+            # On zeros: a noise source that cannot be used shows before it costs any budget.
+            mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
+            charge = self._ledger.reserve(owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise)
+        except AlreadyReservedError as error:
+            kept = self._store.load(owner.name, request.release, asked)
+            if kept is None:
+                raise Refused("repeated", str(error), self.releases) from error
+            return self._allowed_now(kept)
+        except BudgetExceededError as error:
+            raise Refused("exhausted", str(error), self.releases) from error
+        except PauseError as error:
+            raise Refused("unready", str(error)) from error
+        self.releases = charge.play
+        start = time.monotonic()
+        update, numbers = self._trained(train, model, layers)
+        seconds = time.monotonic() - start
+        try:
+            epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
+            arrays = released(model, update, layers, mechanism, epsilon, noise)
+            # Two digits, so that the number itself does not tell more of the data than the time that the server sees.
+            told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in owner.allow else None
+            reply = Reply(arrays, numbers, charge.play, told)
+            self._store.store(owner.name, request.release, asked, reply)
+        except Exception as error:  # a full disk, say: nothing that depends on the data
+            raise Refused("failed", str(error), charge.play) from error
+        return reply
+
+    def measure(self, kind: str, ask: Callable[[], Numbers]) -> dict[str, int | float]:
+        """Answer a message of another kind, if the owner allows that: with the allowed numbers, and without noise."""
+        if kind not in self._owner.messages:
+            raise Refused("not-allowed", f"the owner allows no {kind!r} messages")
+        try:
+            return self._allowed(ask())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            _log.error("pausefl: the app failed; its error stays here", exc_info=error)
+            raise Refused("failed", "the app raised an exception") from error
+
+    def _trained(
+        self, train: Train, model: Mapping[str, Tensor], layers: Layers
+    ) -> tuple[dict[str, Tensor], dict[str, int | float]]:
+        """Return what training changed, and its allowed numbers; no change at all if it failed, whatever happened."""
+        try:
+            tensors, told = train()
+            update, numbers = difference(model, tensors, layers), self._allowed(told)
+            require(numbers[WEIGHT] > 0, WEIGHT, numbers[WEIGHT], "above 0", "count the examples")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            _log.error("pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
+            return no_difference(model, layers), {WEIGHT: 1}
+        return update, numbers
+
+    def _allowed(self, numbers: Numbers) -> dict[str, int | float]:
+        """Return the numbers that the owner lets out: single finite ones, under the names on the list."""
+        allowed = {
+            name: value
+            for name, value in numbers.items()
+            if name in self._owner.allow and name != SECONDS and isinstance(value, (int, float)) and is_finite(value)
+        }
+        return {WEIGHT: 1, **allowed}
+
+    def _allowed_now(self, kept: Reply) -> Reply:
+        """Return a kept reply under today's list, with today's count of releases."""
+        seconds = kept.seconds if SECONDS in self._owner.allow else None
+        return replace(kept, numbers=self._allowed(kept.numbers), releases=self.releases, seconds=seconds)
+
+
+def _check_epsilon(wish: float | None, mechanism: Mechanism) -> None:
+    if wish is not None:
+        least = mechanism.least_epsilon
+        require(wish >= least, "epsilon", wish, f"at least {least:g} for {mechanism.name}", "ask for less noise")

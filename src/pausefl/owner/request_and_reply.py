@@ -1,0 +1,86 @@
+"""What a server may ask of an owner, and the two kinds of answer: a reply, or a refusal for a fixed reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pausefl.errors import PauseError, is_finite, require
+from pausefl.privacy.mechanisms.layers import Tensor
+
+WEIGHT = "num-examples"
+"""The number by which a server weighs updates; it is 1 unless the owner allows more."""
+SECONDS = "seconds"
+"""The name under which an owner allows the training time to be told."""
+
+Reason: TypeAlias = Literal["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"]
+
+# Fixed sentences: whatever else an error says could have been computed from private data.
+SENTENCES: Mapping[Reason, str] = {
+    "exhausted": "the privacy budget of this data is gone",
+    "not-allowed": "the data owner does not allow messages of this kind",
+    "bad-request": "this request cannot be served",
+    "repeated": "this release was charged before, and the reply to this request is not kept",
+    "failed": "the client could not keep its reply, so it sends none; its log says why",
+    "unready": "the owner's file or ledger cannot be used; the client's log says why",
+}
+
+_RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Refused(PauseError):  # noqa: N818 - an answer, not a defect
+    """The owner does not serve this request.
+
+    ``reason`` and ``releases`` (of this data in all, where it is told) may leave.  The message is for the owner's own
+    log and never leaves.
+    """
+
+    def __init__(self, reason: Reason, detail: str, releases: int | None = None) -> None:
+        super().__init__(detail)
+        self.reason, self.releases = reason, releases
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """What a server asks for: one release, under this name, with at most this epsilon and this clip.
+
+    ``action`` tells several releases of one round apart.
+    """
+
+    run: str
+    round: int
+    action: str = ""
+    epsilon: float | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.run, str) and _RUN.fullmatch(self.run) is not None
+        require(named, "run", self.run, "1 to 64 letters, digits, '.', '_' or '-'", "rename the run")
+        whole = isinstance(self.round, int) and not isinstance(self.round, bool) and 0 <= self.round < 2**31
+        require(whole, "round", self.round, "a whole number from 0", "count rounds from 1")
+        for name in ("epsilon", "clip"):
+            value = getattr(self, name)
+            fine = value is None or (is_finite(value) and value > 0.0)
+            require(fine, name, value, "a finite number above 0", "leave it out")
+
+    @property
+    def release(self) -> str:
+        """The name under which the release is charged."""
+        return f"{self.run}/{self.round}" + (f"/{self.action}" if self.action else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """Everything that leaves in answer to one request.
+
+    ``arrays`` are noised; ``numbers`` are those that the owner allows; ``releases`` counts all releases of this data;
+    ``replayed`` says that the arrays left once before.
+    """
+
+    arrays: Mapping[str, Tensor]
+    numbers: Mapping[str, int | float]
+    releases: int
+    seconds: float | None = None
+    replayed: bool = False
