@@ -8,7 +8,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pausefl.errors import InvalidValueError
-from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, MemoryLedger, PowerLaw, PrivUnit
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SqliteLedger
 from pausefl.privacy.accountant import Event, compose, events_of
 
 
@@ -84,8 +84,8 @@ def test_gaussian_releases():
     assert found.method == "pld" and found.epsilon < 4.0 and found.sum_delta == pytest.approx(2e-6)
 
 
-def test_a_ledgers_rows_become_events():
-    ledger, schedule = MemoryLedger(), FixedHorizon(4.0, 4)
+def test_a_ledgers_rows_become_events(tmp_path):
+    ledger, schedule = SqliteLedger(tmp_path / "l.db"), FixedHorizon(4.0, 4)
     for i, mechanism in enumerate([Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-6), PrivUnit(l2=1.0)]):
         ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
     events = events_of(ledger.charges("a"))

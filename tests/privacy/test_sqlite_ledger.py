@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.errors import LedgerError
+from pausefl.errors import AlreadyReservedError, LedgerError
 from pausefl.privacy import Geometric, SqliteLedger
 from pausefl.privacy.ledger import hash_chain as chain
 from pausefl.privacy.ledger import sqlite as sqlite_ledger
-from pausefl.privacy.ledger import sqlite_file
 
 SCHEDULE = Geometric(40.0, 0.04)
 
@@ -88,7 +87,7 @@ def test_a_fork_may_go_on_with_the_parents_ledger(tmp_path):
 
 def test_commits_are_synced_to_the_disk(tmp_path):
     """SIGKILL loses no page cache, so the crash test cannot see a missing sync: look at the setting itself."""
-    with SqliteLedger(tmp_path / "l.db")._transaction() as connection:
+    with SqliteLedger(tmp_path / "l.db")._connection() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -155,14 +154,14 @@ def test_a_row_that_is_not_taken_is_not_charged(tmp_path, monkeypatch, when):
     with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
         connection.execute("CREATE TRIGGER swallow BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END")
     if when == "while it runs":
-        monkeypatch.setattr(sqlite_ledger, "check_schema", lambda connection: None)
+        monkeypatch.setattr(sqlite_ledger, "_check_schema", lambda connection: None)
     with pytest.raises(LedgerError, match="triggers" if when == "other tables" else "did not take"):
         ledger.reserve("a", "next", SCHEDULE)
 
 
 def forge(path: Path, **changes: dict[int, object]) -> None:
     """Write other values into rows, and chain them anew: what somebody with the source code can do."""
-    charges = [chain.charge_of(row) for row in filled(path)._known.rows]
+    charges = [chain.charge_of(row) for row in filled(path)._rows]
     previous, rows = chain.START, []
     for place, charge in enumerate(charges, 1):
         there = {name: by_row[place] for name, by_row in changes.items() if place in by_row}
@@ -219,19 +218,53 @@ def test_two_open_ledgers_take_turns(tmp_path):
     assert plays == list(range(2, 22)) and ledgers[0].verify() == ledgers[1].verify()
 
 
-def test_a_look_that_fails_after_the_commit_does_not_undo_the_charge(tmp_path, monkeypatch):
-    ledger = filled(tmp_path / "l.db", 1)
-    monkeypatch.setattr(sqlite_file, "data_version", lambda connection: connection.execute("nonsense"))
-    assert ledger.reserve("a", "next", SCHEDULE).play == 2
-    monkeypatch.undo()
-    assert ledger.reserve("a", "after", SCHEDULE).play == 3
+class Counted:
+    """Counts the connections to a ledger's file, and the hashes of rows."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.connections = self.hashes = 0
+        connect, digest = sqlite3.connect, chain._digest
+
+        def counted_connect(database, **more):
+            self.connections += database != ":memory:"
+            return connect(database, **more)
+
+        def counted_digest(previous, values):
+            self.hashes += 1
+            return digest(previous, values)
+
+        monkeypatch.setattr(sqlite3, "connect", counted_connect)
+        monkeypatch.setattr(chain, "_digest", counted_digest)
+
+
+def test_a_release_opens_the_file_twice_and_hashes_each_row_once(tmp_path, monkeypatch):
+    filled(tmp_path / "l.db", 20)
+    seen = Counted(monkeypatch)
+    ledger = SqliteLedger(tmp_path / "l.db")
+    assert ledger.checked_releases() == {"a": 20}
+    assert ledger.reserve("a", "next", SCHEDULE).play == 21
+    assert ledger.checked_releases() == {"a": 21}
+    assert (seen.connections, seen.hashes) == (2, 21)
+    with pytest.raises(AlreadyReservedError):
+        ledger.reserve("a", "next", SCHEDULE)
+    assert (seen.connections, seen.hashes) == (3, 21)
+
+
+def test_a_refusal_has_seen_what_others_wrote(tmp_path):
+    mine, other = filled(tmp_path / "l.db", 1), SqliteLedger(tmp_path / "l.db")
+    other.reserve("b", "theirs", SCHEDULE)
+    other.reserve("a", "theirs", SCHEDULE)
+    assert mine.checked_releases() == {"a": 1} and mine.subjects() == ("a", "b")
+    with pytest.raises(AlreadyReservedError):
+        mine.reserve("a", "theirs", SCHEDULE)
+    assert mine.checked_releases() == {"a": 2, "b": 1}
 
 
 def test_creation_leaves_nothing_half_made(tmp_path, monkeypatch):
     def crash(*_):
         raise OSError("power cut")
 
-    monkeypatch.setattr(sqlite_file.os, "link", crash)
+    monkeypatch.setattr(sqlite_ledger.os, "link", crash)
     with pytest.raises(LedgerError, match="power cut"):
         SqliteLedger(tmp_path / "l.db")
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from pausefl.errors import AlreadyReservedError as AlreadyReserved
 from pausefl.errors import BudgetExceededError as BudgetExceeded
 from pausefl.errors import LedgerError
-from pausefl.privacy.ledger.base import Ledger, MemoryLedger
 from pausefl.privacy.ledger.charge import Charge
 from pausefl.privacy.mechanisms import MECHANISMS
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, Released
@@ -31,10 +30,8 @@ __all__ = [
     "Guarantee",
     "Laplace",
     "Layers",
-    "Ledger",
     "LedgerError",
     "Mechanism",
-    "MemoryLedger",
     "Noise",
     "PowerLaw",
     "PrivUnit",

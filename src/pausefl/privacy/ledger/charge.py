@@ -1,9 +1,9 @@
-"""One row of a ledger, and the one place that decides whether it may be written."""
+"""One row of a ledger, and the one rule that decides what it is charged and whether it may be written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import UnionType
 
@@ -50,7 +50,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Reservation:
     """What is asked for: the next epsilon of this subject, for this release, to be made by this mechanism."""
 
     subject: str
@@ -76,7 +76,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class Past:
     """What a decision needs of a subject's past: what was fixed at first, and what every release was charged."""
 
     first: tuple[Epsilon, str] | None
@@ -85,24 +85,55 @@ class History:
     deltas: Sequence[float]
 
 
-def next_charge(past: History, request: Request, time: float) -> Charge:
+def charged_epsilon(
+    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Iterable[float], subject: object
+) -> Epsilon:
+    """Return what the subject's ``play``-th release may leak, or refuse: the one rule, of ledger and simulator.
+
+    ``deltas`` are those of its earlier releases.  A charge under which the mechanism would refuse to release is
+    refused too: it would be spent for nothing.
+
+    >>> from pausefl.privacy import FixedHorizon, PrivUnit
+    >>> round(charged_epsilon(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], "clinic-7"), 6)
+    2.0
+    """
+    epsilon = schedule.epsilon(play)
+    fine = is_finite(epsilon) and epsilon > 0.0
+    require(fine, "epsilon", epsilon, "a finite number above 0", "mend the schedule")
+    if mechanism is None:
+        return float(epsilon)
+    if epsilon < mechanism.least_epsilon:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} has epsilon {epsilon!r} left, but {mechanism.name} needs "
+            f"{mechanism.least_epsilon:g}; stop taking part"
+        )
+    most = mechanism.most_epsilon
+    require(epsilon <= most, "epsilon", epsilon, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
+    total = math.fsum([*deltas, mechanism.guarantee.delta])
+    if not total <= DELTA_LIMIT:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} would bring its delta to {total:g}, but the limit is {DELTA_LIMIT:g}; "
+            "use a mechanism with a smaller delta from the start, or a pure one"
+        )
+    return float(epsilon)
+
+
+def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     """Return the charge that follows the subject's ``past``, or refuse."""
-    subject, schedule, mechanism = request.subject, request.schedule, request.mechanism
+    subject, schedule, mechanism = wanted.subject, wanted.schedule, wanted.mechanism
     require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
     text = schedule_text(schedule)
     if past.first is not None and past.first != (schedule.budget, text):
         raise ScheduleChangedError(
             f"schedule is {text}, but {subject!r} was fixed to {past.first[1]} by its first release; use that one"
         )
-    if request.release in past.releases:
+    if wanted.release in past.releases:
         raise AlreadyReservedError(
-            f"release {request.release!r} of {subject!r} is reserved already; "
+            f"release {wanted.release!r} of {subject!r} is reserved already; "
             "resend the stored bytes, or take a new name"
         )
     play = len(past.releases) + 1
-    epsilon = schedule.epsilon(play)
-    fine = is_finite(epsilon) and epsilon > 0.0
-    require(fine, "epsilon", epsilon, "a finite number above 0", "mend the schedule")
+    epsilon = charged_epsilon(schedule, play, mechanism, past.deltas, subject)
     # The schedules keep within their budget by law; this guards against one that does not.
     total = math.fsum([*past.epsilons, epsilon])
     if not total <= schedule.budget:
@@ -115,11 +146,9 @@ def next_charge(past: History, request: Request, time: float) -> Charge:
     if mechanism is not None:
         guarantee, least, label = mechanism.guarantee, float(mechanism.least_epsilon), repr(mechanism)
         unit, delta, loss = guarantee.unit, float(guarantee.delta), str(mechanism.loss)
-        _require_usable(mechanism, epsilon, play, subject)
-        _require_delta(math.fsum([*past.deltas, delta]), play, subject)
-    source = request.noise.name if request.noise is not None else UNSTATED
+    source = wanted.noise.name if wanted.noise is not None else UNSTATED
     return Charge(
-        subject, request.release, play, float(epsilon), delta, float(schedule.budget), text,
+        subject, wanted.release, play, epsilon, delta, float(schedule.budget), text,
         unit, loss, least, label, source, float(time),
     )  # fmt: skip
 
@@ -133,22 +162,3 @@ def check_names(**names: object) -> None:
 
 def _require_kind(name: str, value: object, kind: type | UnionType, bound: str, remedy: str) -> None:
     require(isinstance(value, kind), name, value, bound, remedy)
-
-
-def _require_usable(mechanism: Mechanism, epsilon: Epsilon, play: int, subject: str) -> None:
-    """Refuse a charge under which the mechanism would refuse to release: it would be spent for nothing."""
-    if epsilon < mechanism.least_epsilon:
-        raise BudgetExceededError(
-            f"release {play} of {subject!r} has epsilon {epsilon!r} left, but {mechanism.name} needs "
-            f"{mechanism.least_epsilon:g}; stop taking part"
-        )
-    most = mechanism.most_epsilon
-    require(epsilon <= most, "epsilon", epsilon, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
-
-
-def _require_delta(total: float, play: int, subject: str) -> None:
-    if not total <= DELTA_LIMIT:
-        raise BudgetExceededError(
-            f"release {play} of {subject!r} would bring its delta to {total:g}, but the limit is {DELTA_LIMIT:g}; "
-            "use a mechanism with a smaller delta from the start, or a pure one"
-        )

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, Charge, History
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, Charge, Past
 from pausefl.privacy.schedule import Schedule, parse_schedule
 
 Row: TypeAlias = tuple[Any, ...]
@@ -57,12 +57,12 @@ def check_rows(rows: Sequence[Row], start: int = 0) -> None:
         _check_account(repr(subject), mine)
 
 
-def history(rows: Sequence[Row], subject: str) -> History:
+def past_of(rows: Sequence[Row], subject: str) -> Past:
     """Return what is known of a subject from checked rows."""
     at, release, epsilon, delta = (_AT[name] for name in ("subject", "release", "epsilon", "delta"))
     mine = [row for row in rows if row[at] == subject]
     first = (mine[0][_AT["budget"]], mine[0][_AT["schedule"]]) if mine else None
-    return History(first, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine])
+    return Past(first, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine])
 
 
 def _check_account(subject: str, rows: Sequence[Row]) -> None:

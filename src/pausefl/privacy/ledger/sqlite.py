@@ -1,4 +1,7 @@
-"""The durable ledger: one SQLite file, a row per release, each row chained by hash to the one before.
+"""The ledger: who has leaked how much, in one SQLite file, written down before anything leaves.
+
+A row per release, each chained by hash to the one before; append-only, without refunds.  The rule that decides
+whether a row may be written is in :mod:`pausefl.privacy.ledger.charge`.
 
 A connection lives for one call, so nothing is shared among threads or across a fork.  The journal is SQLite's rollback
 journal with ``synchronous=EXTRA``: a commit that returned survives the power cut that follows, and the whole ledger
@@ -8,31 +11,44 @@ is always one file.
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pausefl.errors import LedgerError, require
-from pausefl.privacy.ledger.base import Ledger
-from pausefl.privacy.ledger.charge import Charge, Request, check_names, next_charge
-from pausefl.privacy.ledger.hash_chain import START, BrokenChain, Row, charge_of, check_rows, history, row_of
-from pausefl.privacy.ledger.sqlite_file import (
-    INSERT,
-    SELECT,
-    Stamp,
-    check_end,
-    check_schema,
-    data_version,
-    stamp,
-    stamp_since,
-)
-from pausefl.privacy.ledger.sqlite_file import create as create_file
+from pausefl.privacy.ledger.charge import Charge, Reservation, check_names, next_charge
+from pausefl.privacy.ledger.hash_chain import COLUMNS, START, BrokenChain, Row, charge_of, check_rows, past_of, row_of
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule
+from pausefl.types import Epsilon
+
+_APPLICATION, _VERSION = 0x50415553, 2
+_SCHEMA = f"""
+BEGIN;
+CREATE TABLE charges (
+  seq INTEGER PRIMARY KEY, subject TEXT NOT NULL, release TEXT NOT NULL, play INTEGER NOT NULL, epsilon REAL NOT NULL,
+  delta REAL NOT NULL, budget REAL NOT NULL, schedule TEXT NOT NULL, unit TEXT NOT NULL, loss TEXT NOT NULL,
+  least REAL NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, time REAL NOT NULL,
+  hash TEXT NOT NULL, UNIQUE (subject, release), UNIQUE (subject, play));
+CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, hash TEXT NOT NULL);
+INSERT INTO head VALUES (1, 0, '{START}');
+CREATE TRIGGER no_update BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""  # noqa: S608
+_DESCRIBE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+_SELECT = f"SELECT seq, {COLUMNS}, hash FROM charges"  # noqa: S608
+INSERT = f"INSERT INTO charges (seq, {COLUMNS}, hash) VALUES ({', '.join('?' * (COLUMNS.count(',') + 3))})"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +59,21 @@ class Head:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The rows an open ledger has checked, and the file's stamp at that moment, if it is certain."""
+class SqliteLedger:
+    """Charges of any number of subjects, durable before release, safe among processes, threads and forks.
 
-    rows: list[Row]
-    stamp: Stamp | None
+    A subject is the identity of a data set, not of a run.
 
-    @property
-    def end(self) -> tuple[int, str]:
-        """How many rows there are, and the last one's hash."""
-        return len(self.rows), self.rows[-1][-1] if self.rows else START
+    Law: ``reserve`` returns only when the charge is kept for good.  The plays of a subject are 1, 2, 3, … without gaps;
+    no release name is charged twice; ``spent`` never falls and never exceeds the budget, nor ``spent_delta`` the limit;
+    budget and schedule of a subject never change.  A call that raises has charged nothing.  There is no way to take a
+    charge back: a release that failed after its reservation stays charged.
 
-
-class SqliteLedger(Ledger):
-    """The ledger of a real client: durable before release, safe among processes, threads and forks.
-
-    Opening one and every ``reserve`` check its tables, its triggers and the whole chain.  An open ledger remembers the
-    rows it has checked; it looks at them again when anybody else has written to the file, and then all of them must
-    still be there: also an older copy put in its place shows.  What a chain cannot show to somebody who opens
-    it afresh: an older copy, or a rewriting that recomputes every hash.  Against both, note the head elsewhere and
-    give it to :meth:`verify`.
+    Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers the
+    rows it has checked: every ``reserve`` compares them with the file, and computes the hashes of new rows only.  So an
+    older copy that is put in the file's place shows too.  Two things do not show to somebody who opens a ledger afresh:
+    an older copy, and a rewriting that recomputes every hash.  Against both, note the head elsewhere and give it to
+    :meth:`verify`.
 
     A new file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
     an empty file is a damaged one.  Only its owner may read it, unless you change that.
@@ -79,7 +89,7 @@ class SqliteLedger(Ledger):
     (1, 1.5684, 1)
     """
 
-    __slots__ = ("_clock", "_known", "_timeout", "path")
+    __slots__ = ("_clock", "_rows", "_timeout", "path")
 
     def __init__(
         self, path: str | Path, *, clock: Callable[[], float] = time.time, timeout: float = 30.0, create: bool = True
@@ -88,7 +98,7 @@ class SqliteLedger(Ledger):
         self.path = Path(path).absolute()
         self._clock = clock
         self._timeout = timeout
-        self._known = Known([], None)
+        self._rows: list[Row] = []
         # In this order: a ledger that is being used has its file before it has a journal.
         journal = Path(f"{self.path}-journal").exists()
         if not self.path.exists():
@@ -97,7 +107,7 @@ class SqliteLedger(Ledger):
             if not create:
                 raise LedgerError(f"ledger is {str(path)!r}, but there is no such file; check the path")
             try:
-                create_file(self.path)
+                _create(self.path)
             except (OSError, sqlite3.Error) as error:
                 raise self._failed(error) from error
         self.verify()
@@ -106,27 +116,32 @@ class SqliteLedger(Ledger):
         self, subject: str, release: str, schedule: Schedule, *,
         mechanism: Mechanism | None = None, noise: Noise | None = None,
     ) -> Charge:  # fmt: skip
-        """Charge the subject's next epsilon to ``release``; when this returns, the row is on the disk."""
-        request = Request(subject, release, schedule, mechanism, noise)
-        known = self._known
-        with self._transaction() as connection:
-            rows = self._checked(connection, known)
-            charge = next_charge(history(rows, subject), request, float(self._clock()))
+        """Charge the subject's next epsilon to ``release``; only then may anything leave under that name.
+
+        When this returns, the row is on the disk.  Name the ``mechanism`` and its ``noise``: unit and delta are taken
+        from them, and an epsilon that the mechanism could not use is refused instead of charged.  Left out, they are
+        recorded as unstated.
+        """
+        wanted = Reservation(subject, release, schedule, mechanism, noise)
+        with self._connection() as connection:
+            # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.
+            connection.execute("BEGIN IMMEDIATE")
+            rows = self._rows = self._checked(connection, self._rows)
+            charge = next_charge(past_of(rows, subject), wanted, float(self._clock()))
             row = row_of(rows[-1][-1] if rows else START, len(rows) + 1, charge)
             inserted = connection.execute(INSERT, row).rowcount
             counted = connection.execute("UPDATE head SET rows = ?, hash = ?", (row[0], row[-1])).rowcount
             if (inserted, counted) != (1, 1):
                 raise self._broken("it did not take the new row")
-            before = data_version(connection)
             connection.execute("COMMIT")
-            self._known = Known([*rows, row], stamp_since(connection, self.path, before))
+        self._rows = [*rows, row]
         return charge
 
     def charges(self, subject: str) -> tuple[Charge, ...]:
-        """Return the subject's rows in order."""
+        """Return the subject's rows in order; none if it was never charged."""
         check_names(subject=subject)
         with self._connection() as connection:
-            found = connection.execute(f"{SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
+            found = connection.execute(f"{_SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
         return tuple(charge_of(row) for row in found)
 
     def subjects(self) -> tuple[str, ...]:
@@ -135,30 +150,43 @@ class SqliteLedger(Ledger):
             found = connection.execute("SELECT subject FROM charges GROUP BY subject ORDER BY min(seq)").fetchall()
         return tuple(name for (name,) in found)
 
+    def checked_releases(self) -> dict[str, int]:
+        """Return how many releases each subject has, in order of first charge, without opening the file again.
+
+        It tells of the rows that the last opening, ``reserve`` (also one that refused) or ``verify`` has checked.
+        """
+        return dict(Counter(charge_of(row).subject for row in self._rows))
+
+    def spent(self, subject: str) -> Epsilon:
+        """Return what the subject has leaked in all, by plain addition (PAUSE, Theorem 3)."""
+        return math.fsum(charge.epsilon for charge in self.charges(subject))
+
+    def spent_delta(self, subject: str) -> float:
+        """Return the delta that goes with ``spent``, by plain addition too."""
+        return math.fsum(charge.delta for charge in self.charges(subject))
+
     def verify(self, head: str | None = None) -> Head:
         """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""
-        known = self._known
+        known = self._rows
         with self._connection() as connection:
             connection.execute("BEGIN")
             rows = self._checked(connection, known, afresh=True)
         hashes = [START, *(row[-1] for row in rows)]
         if head is not None and head not in hashes:
             raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
-        self._known = Known(rows, None)
+        self._rows = rows
         return Head(len(rows), hashes[-1])
 
-    def _checked(self, connection: sqlite3.Connection, known: Known, *, afresh: bool = False) -> list[Row]:
+    def _checked(self, connection: sqlite3.Connection, known: list[Row], *, afresh: bool = False) -> list[Row]:
         """Return all rows, if everything about the file is as it should be."""
         try:
-            check_schema(connection)
-            end = check_end(connection)
-            if not afresh and known.stamp is not None and known.stamp == stamp(self.path) and end == known.end:
-                return known.rows
-            rows = connection.execute(f"{SELECT} ORDER BY seq").fetchall()
-            same = rows[: len(known.rows)] == known.rows
-            check_rows(rows, len(known.rows) if same and not afresh else 0)
-            if end != Known(rows, None).end:
-                raise BrokenChain(f"it has {len(rows)} rows, but its head counts {end[0]}")
+            _check_schema(connection)
+            rows = connection.execute(f"{_SELECT} ORDER BY seq").fetchall()
+            same = rows[: len(known)] == known
+            check_rows(rows, len(known) if same and not afresh else 0)
+            head = connection.execute("SELECT rows, hash FROM head").fetchall()
+            if head != [(len(rows), rows[-1][-1] if rows else START)]:
+                raise BrokenChain("its last rows are not the ones its head counts")
             if not same:
                 raise BrokenChain("it is not the file that was opened: it is an older copy or was rewritten")
             # An index that disagrees with its table would hide rows from a query.
@@ -193,9 +221,43 @@ class SqliteLedger(Ledger):
                 raise self._broken("it is not a pausefl ledger") from None
             raise self._failed(error) from error
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
+
+def _create(path: Path) -> None:
+    """Make an empty ledger under another name, then link it to its own, unless another process was faster.
+
+    A crash in between leaves a stray ``.new`` file, never half a ledger.  When this returns the name is on the disk.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    os.close(handle)
+    try:
+        with closing(sqlite3.connect(name, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.executescript(_SCHEMA)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        Path(name).unlink()
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    """Raise unless the tables and triggers are exactly those that :func:`_create` makes."""
+    if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
+        raise BrokenChain("it is not a pausefl ledger")
+    if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
+        raise BrokenChain("another version of pausefl wrote it")
+    if connection.execute(_DESCRIBE).fetchall() != _expected():
+        raise BrokenChain("its tables or triggers are not those pausefl makes")
+
+
+@lru_cache(maxsize=1)
+def _expected() -> list[Row]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
+        return connection.execute(_DESCRIBE).fetchall()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pausefl.errors import BudgetExceededError, InvalidValueError, MissingExtraError, require
 from pausefl.privacy.accountant import Leakage, compose, events_of
-from pausefl.privacy.ledger.base import Ledger
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.types import Epsilon
+
+if TYPE_CHECKING:
+    from pausefl.privacy.ledger.sqlite import SqliteLedger
 
 _FAR = 10**9
 
@@ -45,13 +49,15 @@ class Statement:
     mechanisms: list[str]
 
 
-def statement(ledger: Ledger, subject: str, *, dimension: int | None = None, delta: float = 1e-6) -> Statement:
+def statement(ledger: SqliteLedger, subject: str, *, dimension: int | None = None, delta: float = 1e-6) -> Statement:
     """Return the account of a subject that has been charged at least once.
 
-    >>> from pausefl.privacy import FixedHorizon, Laplace, MemoryLedger
-    >>> ledger = MemoryLedger()
-    >>> made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="coordinate", width=1.0))
-    >>> found = statement(ledger, "a", dimension=10)
+    >>> import tempfile
+    >>> from pausefl.privacy import FixedHorizon, Laplace, SqliteLedger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = SqliteLedger(f"{folder}/ledger.db")
+    ...     made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="coordinate", width=1.0))
+    ...     found = statement(ledger, "a", dimension=10)
     >>> found.releases_left, found.ended_by, round(found.whole_update, 3)
     (3, 'schedule', 20.0)
     """
@@ -61,7 +67,7 @@ def statement(ledger: Ledger, subject: str, *, dimension: int | None = None, del
     require(bool(rows), "subject", subject, "one that was charged", "ask the ledger for its subjects")
     units = {row.unit for row in rows}
     unit = units.pop() if len(units) == 1 else "mixed"
-    spent, slack = ledger.spent(subject), ledger.spent_delta(subject)
+    spent, slack = math.fsum(row.epsilon for row in rows), math.fsum(row.delta for row in rows)
     found = _composed(rows, delta)
     whole, whole_delta = None, None
     if unit == "update":
