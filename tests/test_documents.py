@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pausefl.report.groups import by_name
+from pausefl.report.summary import by_policy
 from pausefl.runs.config import make_config
 from pausefl.runs.folder import read_runs
-from pausefl.studies.claims import CLAIMS, claims_page, gather
+from pausefl.studies.claims import CLAIMS, claims_page
+from pausefl.studies.evidence import gather
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,7 +68,7 @@ def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() ->
     table = re.findall(
         r"^\| ([\w, -]+) \((\d+)\) \| ([\d.]+) \| [^|]+ \| ([^|]+) \| [^|]+ \| ([\d.]+) \|", text, re.MULTILINE
     )
-    groups = by_name(read_runs([ROOT / "results" / "published-mnist"]))
+    groups = by_policy(read_runs([ROOT / "results" / "published-mnist"]))
     assert {name.replace(", no privacy", " (no privacy)") for name, *_ in table} == set(groups)
     for name, rounds, seconds, leakage, accuracy in table:
         runs, end = groups[name.replace(", no privacy", " (no privacy)")], int(rounds)

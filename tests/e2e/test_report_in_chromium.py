@@ -9,8 +9,10 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.cli.demo import POLICIES
-from pausefl.report.page.report import write_report
+from pausefl.report.run_report import run_report
+from pausefl.report.write import write_page
 from pausefl.runs.config import make_config
+from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -55,7 +57,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def report(folder: Path) -> Path:
-    return write_report([folder], folder / "report.html", "A & B <in> Chromium")
+    return write_page(run_report(read_runs([folder]), "A & B <in> Chromium"), folder / "report.html")
 
 
 @pytest.fixture

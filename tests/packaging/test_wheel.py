@@ -90,7 +90,7 @@ def test_the_three_calls_of_the_readme_run(home: Path, tmp_path: Path) -> None:
     [
         ("import pausefl.learn.training", "learn"),
         ("import pausefl.learn.build", "learn"),
-        ("from pausefl.report.charts import require_charts; require_charts()", "report"),
+        ("from pausefl.report.charts.base import require_charts; require_charts()", "report"),
         (SECURE, "private"),
         ("from pausefl.flower import PauseStrategy", "flower"),
         ("from pausefl.flower import PrivateUpdate", "flower"),

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.page.report import write_report
 from pausefl.report.reference import read_references
+from pausefl.report.run_report import run_report
+from pausefl.report.write import write_page
 from pausefl.runs.config import make_config
+from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
 
 
@@ -26,7 +28,8 @@ def test_a_reference_is_read_under_either_name_of_its_columns(tmp_path: Path) ->
 def test_it_appears_in_the_report(tmp_path: Path) -> None:
     run(make_config({"run": {"rounds": 3}}), tmp_path / "run")
     (tmp_path / "theirs.csv").write_text("round,time_s,val_acc,max_privacy_leakage\n1,0.5,10,1\n2,1.5,20,2\n")
-    page = write_report([tmp_path / "run"], tmp_path / "r.html", references=[tmp_path / "theirs.csv"]).read_text()
+    report = run_report(read_runs([tmp_path / "run"]), "ours", read_references([tmp_path / "theirs.csv"]))
+    page = write_page(report, tmp_path / "r.html").read_text()
     assert "data-run='theirs (reference)'" in page
     assert page.count("theirs (reference),") > 2  # rows of charts
 

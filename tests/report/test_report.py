@@ -8,10 +8,8 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.report.figures import figures, sections
-from pausefl.report.groups import by_name
-from pausefl.report.images import write_images
-from pausefl.report.page.report import write_report
+from pausefl.report.run_report import run_report
+from pausefl.report.write import write_images, write_page
 from pausefl.runs.config import make_config
 from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
@@ -31,15 +29,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page_of(folder: Path, name: str = "report.html") -> tuple[str, dict]:
-    text = write_report([folder], folder / name).read_text(encoding="utf-8")
+    text = write_page(run_report(read_runs([folder])), folder / name).read_text(encoding="utf-8")
     found = re.search(r"<script type='application/json' id='charts'>(.*?)</script>", text, re.S)
     assert found
     return text, json.loads(found[1])
 
 
 def test_every_chart_is_valid_vega_lite(study: Path) -> None:
-    groups = by_name(read_runs([study]))
-    for figure in figures(groups):
+    for figure in run_report(read_runs([study])).figures().values():
         chart = figure.draw(width="container", legend=False) if figure.fluid else figure.draw()
         chart.to_dict()  # validates, unlike the way to the page
 
@@ -56,7 +53,7 @@ def test_a_policy_has_its_colour_in_every_chart(study: Path) -> None:
 
 def test_every_section_says_how_to_read_it(study: Path) -> None:
     text, _ = page_of(study)
-    for section in sections(by_name(read_runs([study]))):
+    for section in run_report(read_runs([study])).sections:
         assert f"<h2>{section.title}</h2><p class='reading'>" in text
     assert text.index("class='guarantee'") < text.index("At a glance")
 
@@ -99,8 +96,8 @@ def test_an_unfinished_run_is_shown_as_far_as_it_is(study: Path, tmp_path: Path)
 
 
 def test_pictures_are_written_by_name_and_unknown_names_are_refused(study: Path, tmp_path: Path) -> None:
-    runs = read_runs([study])
-    written = write_images(runs, tmp_path, ["accuracy-seconds", "picks-speed"])
+    report = run_report(read_runs([study]))
+    written = write_images(report, tmp_path, ["accuracy-seconds", "picks-speed"])
     assert [path.name for path in written] == [
         "accuracy-seconds.png", "accuracy-seconds.svg", "picks-speed.png", "picks-speed.svg",
     ]  # fmt: skip
@@ -109,7 +106,7 @@ def test_pictures_are_written_by_name_and_unknown_names_are_refused(study: Path,
     assert "test accuracy, %" in drawing
     assert drawing.count(">random</text>") == 1  # its own legend
     with pytest.raises(ConfigError, match="chart is 'acuracy', but must be one of accuracy-seconds"):
-        write_images(runs, tmp_path, ["acuracy"])
+        write_images(report, tmp_path, ["acuracy"])
 
 
 def test_compare_takes_studies_seeds_and_runs(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.groups import by_name
-from pausefl.report.page.report import write_report
 from pausefl.runs.archive import keep
 from pausefl.runs.config import load_config, make_config
-from pausefl.runs.folder import read_run, read_runs
+from pausefl.runs.folder import read_run
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
 
@@ -258,18 +256,6 @@ def test_a_cut_metrics_line_is_left_out(tmp_path: Path) -> None:
     assert len(read_run(tmp_path).records) == 3
 
 
-def test_different_experiments_are_not_seeds_of_one(tmp_path: Path) -> None:
-    for budget in (40, 200):
-        for seed in (0, 1):
-            config = make_config({"privacy": {"budget": budget}, "run": {"rounds": 2, "seed": seed}})
-            run(config, tmp_path / f"{budget}-{seed}")
-    groups = by_name(read_runs([tmp_path]))
-    assert {name: len(runs) for name, runs in groups.items()} == {"pause (budget=40.0)": 2, "pause (budget=200.0)": 2}
-    page = write_report([tmp_path], tmp_path / "r.html").read_text()
-    assert "epsilon = 40 per coordinate" in page
-    assert "epsilon = 200 per coordinate" in page
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
     file = tmp_path / "run.toml"
@@ -307,3 +293,17 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     run(make_config({"run": {"rounds": 1}, "learning": {"enabled": False}}), tmp_path)
     with pytest.raises(ConfigError, match=r"selection\.gamma = 5\.0 there, 1\.0 here"):
         run(make_config({"run": {"rounds": 2}, "learning": {"enabled": False}, "selection": {"gamma": 1}}), tmp_path)
+
+
+def test_a_finished_run_lists_what_each_client_is_and_got(tmp_path: Path) -> None:
+    content = {
+        "network": {"clients": 6},
+        "selection": {"per_round": 2},
+        "data": {"partition": "sizes"},
+        "run": {"rounds": 2},
+    }
+    run(make_config(content), tmp_path)
+    clients = json.loads((tmp_path / "summary.json").read_text())["clients"]
+    assert {name: len(values) for name, values in clients.items()} == {"latency": 6, "size": 6, "accuracy": 6}
+    assert sum(clients["size"]) > 1000
+    assert clients["latency"] == sorted(clients["latency"])

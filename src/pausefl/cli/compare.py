@@ -24,7 +24,6 @@ def compare(
     """Print accuracy, clock, leakage and time to accuracy: a line per policy, mean ± deviation over its seeds."""
     for wanted in target or ():
         require(0.0 < wanted <= 100.0, "--target", wanted, "a percentage above 0, up to 100", "e.g. 90")
-    if as_json:
-        print_runs(folders, target)
-    else:
-        show_runs(folders, target)
+    from pausefl.runs.folder import read_runs
+
+    (print_runs if as_json else show_runs)(read_runs(folders), target)

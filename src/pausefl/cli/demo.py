@@ -26,9 +26,11 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
-    from pausefl.report.charts import require_charts
-    from pausefl.report.page.report import write_report
+    from pausefl.report.charts.base import require_charts
+    from pausefl.report.run_report import run_report
+    from pausefl.report.write import write_page
     from pausefl.runs.config import make_config
+    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
 
     require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
@@ -48,11 +50,12 @@ def demo(
         )
         tasks.append(Task(config, out / f"{name} {rounds} {seed}".translate(str.maketrans(" ", "-", "()"))))
     summaries = play_all(tasks, POLICIES, out, None, jobs)
-    page = write_report([task.out for task in tasks], out / "report.html", "PAUSE and its baselines on digits")
+    runs = read_runs(task.out for task in tasks)
+    page = write_page(run_report(runs, "PAUSE and its baselines on digits"), out / "report.html")
     if as_json:
-        print_runs([task.out for task in tasks], _TARGETS)
+        print_runs(runs, _TARGETS)
         return
     typer.echo("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
-    show_runs([task.out for task in tasks], _TARGETS)
+    show_runs(runs, _TARGETS)
     typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
     typer.echo(f"Report with charts: {page}")

@@ -38,7 +38,8 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """Judge each claim of the paper by the runs in a folder, and write the page."""
-    from pausefl.studies.claims import CLAIMS, claims_page, gather
+    from pausefl.studies.claims import CLAIMS, claims_page
+    from pausefl.studies.evidence import gather
 
     evidence = gather(folder)
     if as_json:
@@ -62,6 +63,6 @@ def results(
     out: Annotated[Path, typer.Option(help="The Markdown file to write; charts go to images/ beside it.")],
 ) -> None:
     """Write a page with the table and the main charts of each study in a folder."""
-    from pausefl.studies.results import write_results
+    from pausefl.studies.results_page import write_results
 
     typer.echo(f"wrote {write_results(folder, out, f'pausefl paper results {folder} --out {out}')}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import TRAINING
 from pausefl.errors import require
+
+if TYPE_CHECKING:
+    from pausefl.report.contents import Report
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -23,24 +27,24 @@ def report(
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs."""
-    from pausefl.report.images import write_images
-    from pausefl.report.measured import write_measured, write_measured_images
-    from pausefl.report.page.report import write_report
-    from pausefl.runs.folder import read_runs
-    from pausefl.studies.measured.table import FILE, read_rows
+    from pausefl.report.write import write_images, write_page
 
-    pictures = None
-    if any((folder / FILE).exists() for folder in folders):
-        require(len(folders) == 1, "number of folders", len(folders), "1 for measured rows", "report them one by one")
-        require(not reference, "number of --reference", len(reference or []), "0 for measured rows", "leave it out")
-        table = read_rows(folders[0] / FILE)
-        page = write_measured(table.kind, table.rows, out, title or folders[0].name)
-        if images is not None:
-            pictures = write_measured_images(table.kind, table.rows, images)
-    else:
-        page = write_report(folders, out, title or "pausefl runs", reference or [])
-        if images is not None:
-            pictures = write_images(read_runs(folders), images, references=reference or [])
-    typer.echo(f"wrote {page}")
-    if pictures is not None:
-        typer.echo(f"wrote {len(pictures)} pictures to {images}")
+    found = _read(folders, title, reference or ())
+    typer.echo(f"wrote {write_page(found, out)}")
+    if images is not None:
+        typer.echo(f"wrote {len(write_images(found, images))} pictures to {images}")
+
+
+def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]) -> Report:
+    """Return the report of runs, or of the rows of one measured study."""
+    from pausefl.report.reference import read_references
+    from pausefl.report.run_report import run_report
+    from pausefl.runs.folder import read_runs
+    from pausefl.studies.measured.rows_file import FILE, read_rows
+
+    if not any((folder / FILE).exists() for folder in folders):
+        return run_report(read_runs(folders), title or "pausefl runs", read_references(references))
+    require(len(folders) == 1, "number of folders", len(folders), "1 for measured rows", "report them one by one")
+    require(not references, "number of --reference", len(references), "0 for measured rows", "leave it out")
+    table = read_rows(folders[0] / FILE)
+    return table.kind.report(table.rows, title or folders[0].name)

@@ -28,6 +28,7 @@ def run(
 ) -> None:
     """Train under the virtual clock; called again, it resumes where it stopped."""
     from pausefl.runs.config import load_config
+    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
@@ -46,7 +47,7 @@ def run(
     if as_json:
         typer.echo(json.dumps(summaries, indent=1))
         return
-    show_runs(folders)
+    show_runs(read_runs(folders))
     typer.echo(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,11 @@ from rich.progress import Progress
 from pausefl.cli import app
 from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
 from pausefl.cli.progress import play_all, use_own_modules
-from pausefl.cli.tables import print_runs, show_runs
+from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
-    from pausefl.studies.measured.base import Measurement
-    from pausefl.studies.measured.study import MeasuredStudy
-    from pausefl.studies.study import Scale, Study
+    from pausefl.runs.parallel import Task
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -49,61 +48,66 @@ def study(
 
     Studies without training (g-function, complexity, regret, annealing) measure anew; --jobs and --data-dir do nothing.
     """
-    from pausefl.report.charts import require_charts
-    from pausefl.report.page.report import write_report
-    from pausefl.studies.load import load_study, study_names
-    from pausefl.studies.study import Study, scale_named
-
     if listed:
-        shelf = {known: load_study(known).about for known in study_names()}
-        if as_json:
-            rows = [{"name": n, "title": about.title, "figures": about.figures} for n, about in shelf.items()]
-            typer.echo(json.dumps(rows, indent=1))
-            return
-        for known, about in shelf.items():
-            typer.echo(f"{known:18} {about.title}: {', '.join(about.figures)}")
+        _list_studies(as_json)
         return
     if name is None:
         raise ConfigError("study has no name; pausefl study --list names the paper's, or pass a TOML file")
+    from pausefl.report.charts.base import require_charts
+    from pausefl.report.write import write_page
+    from pausefl.studies.load import load_study
+    from pausefl.studies.study import Order, scale_named
+
     size = scale_named(scale)
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     require(seeds is None or seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require_charts()
     chosen = load_study(name)
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
-    if isinstance(chosen, Study):
-        tasks = chosen.tasks(folder, size, seeds, overrides or [], policies or [])
+    order = Order(
+        out=folder, scale=size, seeds=seeds, policies=policies or (), overrides=overrides or (),
+        references=reference or (),
+    )  # fmt: skip
+
+    def train(tasks: Sequence[Task]) -> object:
         use_own_modules(Path(name), [task.config for task in tasks])
-        play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
-        page = write_report([folder], folder / "report.html", _title(chosen, size), reference or [])
-        if as_json:
-            print_runs([folder])
-            return
-        show_runs([folder])
-    else:
-        require(
-            not reference, "number of --reference", len(reference or []), "0 here",
-            f"{chosen.name} has no accuracy or leakage",
-        )  # fmt: skip
-        require(not policies, "--policy", policies, "left out", f"{chosen.name} compares no policies")
-        page = _measure(chosen, chosen.measurement(size, seeds, overrides or []), folder)
-        if as_json:
-            typer.echo(json.dumps(list(csv.DictReader((folder / "rows.csv").read_text().splitlines())), indent=1))
-            return
-    typer.echo(f"{_title(chosen, size)}\nreport: {page}")
+        return play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
+
+    with _bar(chosen.name) as progress:
+        outcome = chosen.play(order, train, progress)
+    page = write_page(outcome.report, folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(outcome.rows, indent=1))
+        return
+    if outcome.runs:
+        show_runs(outcome.runs)
+    typer.echo(f"{outcome.report.title}\nreport: {page}")
 
 
-def _title(study: Study | MeasuredStudy, scale: Scale) -> str:
-    """Say what was run: only at full scale is it what the title says."""
-    return study.about.title + {"full": "", "half": " (half scale)", "smoke": " (smoke scale: a trial in small)"}[scale]
+def _list_studies(as_json: bool) -> None:
+    from pausefl.studies.load import load_study, study_names
+
+    known = {name: load_study(name).about for name in study_names()}
+    if as_json:
+        rows = [{"name": name, "title": about.title, "figures": about.figures} for name, about in known.items()]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    for name, about in known.items():
+        typer.echo(f"{name:18} {about.title}: {', '.join(about.figures)}")
 
 
-def _measure(chosen: MeasuredStudy, measurement: Measurement, folder: Path) -> Path:
-    from pausefl.report.measured import write_measured
-    from pausefl.studies.measured.study import write_rows
-
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[float], None]]:
+    """Give a bar that appears when it is first told a share: runs that are trained have bars of their own."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        line = bar.add_task(chosen.name, total=1.0)
-        rows = write_rows(measurement, folder, lambda share: bar.update(line, completed=share))
-    return write_measured(chosen.about.measures, rows, folder / "report.html", chosen.about.title)
+    bars = Progress(console=console, transient=True, disable=not console.is_terminal)
+    line = bars.add_task(name, total=1.0)
+
+    def show(share: float) -> None:
+        bars.start()
+        bars.update(line, completed=share)
+
+    try:
+        yield show
+    finally:
+        bars.stop()

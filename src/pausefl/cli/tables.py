@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,9 +25,12 @@ def _screen() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=100)
 
 
-def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -> None:
-    """Print the runs in these folders, a line per policy."""
-    groups, policies = _summaries(folders, targets)
+def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
+    """Print runs, a line per policy."""
+    from pausefl.report.summary import by_policy, summarise
+
+    groups = by_policy(runs)
+    policies = summarise(groups, targets)
     out = _screen()
     out.print(_glance(policies))
     targets = list(policies[0].time_to)[-max(1, (out.width - 20) // 20) :]
@@ -48,20 +50,11 @@ def show_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -
             )
 
 
-def print_runs(folders: Sequence[Path], targets: Sequence[float] | None = None) -> None:
+def print_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
     """Print the same as JSON, on the standard output."""
-    typer.echo(json.dumps([asdict(policy) for policy in _summaries(folders, targets)[1]], indent=1))
+    from pausefl.report.summary import by_policy, summarise
 
-
-def _summaries(
-    folders: Sequence[Path], targets: Sequence[float] | None
-) -> tuple[Mapping[str, Sequence[RunData]], Sequence[PolicySummary]]:
-    from pausefl.report.groups import by_name
-    from pausefl.report.summary import default_targets, summarise
-    from pausefl.runs.folder import read_runs
-
-    groups = by_name(read_runs(folders))
-    return groups, summarise(groups, default_targets(groups) if targets is None else targets)
+    typer.echo(json.dumps([asdict(policy) for policy in summarise(by_policy(runs), targets)], indent=1))
 
 
 def _glance(policies: Sequence[PolicySummary]) -> Table:

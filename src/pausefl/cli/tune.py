@@ -36,13 +36,15 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Run a study's settings with one key at several values, and print what came of each."""
+    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
     from pausefl.studies.load import load_study
-    from pausefl.studies.study import Study, folder_name, scale_named
+    from pausefl.studies.study import scale_named
+    from pausefl.studies.trained import TrainedStudy, folder_name
 
     require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     chosen = load_study(study)
-    if not isinstance(chosen, Study):
+    if not isinstance(chosen, TrainedStudy):
         raise ConfigError(f"{study} trains nothing, so there is nothing to tune; name a study with policies")
     folder = out or Path("runs") / f"tune-{chosen.name}-{key}"
     names = [value.strip() for value in values.split(",") if value.strip()]
@@ -56,4 +58,4 @@ def tune(
     ]
     use_own_modules(Path(study), [task.config for task in tasks])
     play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
-    (print_runs if as_json else show_runs)([task.out for task in tasks])
+    (print_runs if as_json else show_runs)(read_runs(task.out for task in tasks))

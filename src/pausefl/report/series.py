@@ -81,6 +81,20 @@ def latency_histogram(groups: Mapping[str, Sequence[RunData]], bars: int = BARS)
     return rows
 
 
+def lines_by(rows: Iterable[Mapping[str, Any]], group: str, x: str, y: str) -> dict[str, list[Row]]:
+    """Return measured rows as a curve per value of the column ``group``: mean and range of y over the seeds."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
+        found.setdefault(str(row[group]), {}).setdefault(float(row[x]), []).append(float(row[y]))
+    return {
+        name: [
+            {"run": name, "x": at, "y": float(np.mean(ys)), "low": min(ys), "high": max(ys)}
+            for at, ys in sorted(points.items())
+        ]
+        for name, points in found.items()
+    }
+
+
 def staggered(parts: Iterable[Sequence[Row]], marks: int = MARKS) -> list[Row]:
     """Join curves; each gets a few markers, not at the places of the others', so that none hides another.
 

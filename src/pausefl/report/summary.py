@@ -1,13 +1,46 @@
-"""Runs as numbers: mean and spread over seeds, a line per policy; for tables on the page and in the terminal."""
+"""Runs as numbers: grouped by policy, with mean and spread over seeds, for tables on the page and in the terminal."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
+from pausefl.errors import ConfigError
+from pausefl.report.style import ordered
+from pausefl.runs.comparable import ONE_POLICY, flat
 from pausefl.runs.data import RunData
+
+Groups: TypeAlias = Mapping[str, Sequence[RunData]]
+"""The runs of each policy, by the name that tables and charts give it."""
+
+
+def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
+    """Group the seeds of a run; runs of one policy that differ in more than the seed get names that say in what."""
+    groups: dict[str, list[RunData]] = defaultdict(list)
+    for run in runs:
+        groups[json.dumps(flat(run.settings, ONE_POLICY), sort_keys=True)].append(run)
+    named: dict[str, list[RunData]] = {}
+    policies = Counter(group[0].name for group in groups.values())
+    for group in groups.values():
+        name = group[0].name
+        if policies[name] > 1:
+            others = [other[0] for other in groups.values() if other[0].name == name]
+            name = f"{name} ({', '.join(_told_apart(group[0], others)) or len(named)})"
+        seeds: dict[int, RunData] = {}
+        for run in group:
+            same = seeds.setdefault(run.settings.run.seed, run)
+            if same is not run:
+                raise ConfigError(
+                    f"{same.folder} and {run.folder} are one run ({name}, seed {run.settings.run.seed}); "
+                    "leave one of them out"
+                )
+        named[name] = [replace(run, name=name) for run in group]
+    return {name: named[name] for name in ordered(named)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +108,16 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     return Spread(float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else 0.0, len(found))
 
 
-def summarise(groups: Mapping[str, Sequence[RunData]], targets: Sequence[float]) -> list[PolicySummary]:
-    """Return the summary of every policy, with the time to each target accuracy (percent)."""
-    return [_summary(name, runs, targets) for name, runs in groups.items()]
+def summarise(groups: Groups, targets: Sequence[float] | None = None) -> list[PolicySummary]:
+    """Return the summary of every policy, with the time to each target accuracy (percent).
+
+    By default the targets are the five highest multiples of five percent that some policy ends above.
+    """
+    wanted = _default_targets(groups) if targets is None else targets
+    return [_summary(name, runs, wanted) for name, runs in groups.items()]
 
 
-def default_targets(groups: Mapping[str, Sequence[RunData]], count: int = 5) -> list[float]:
-    """Return the highest multiples of five percent that some policy ends above."""
+def _default_targets(groups: Groups, count: int = 5) -> list[float]:
     finals = [spread(run.final_accuracy() for run in runs) for runs in groups.values()]
     best = max((final.mean for final in finals if final), default=0.0)
     return [float(target) for target in range(5, int(best) + 1, 5)][-count:]
@@ -115,3 +151,15 @@ def _fast_share(run: RunData) -> float | None:
         return None
     fast = np.argsort(latency, kind="stable")[: len(latency) // 2]
     return float(100.0 * picks[fast].sum() / picks.sum())
+
+
+def _told_apart(run: RunData, others: Sequence[RunData]) -> list[str]:
+    """Return the settings in which runs of one policy differ, as this run has them."""
+    settings_of = [flat(other.settings, ONE_POLICY) for other in others]
+    keys = dict.fromkeys(key for settings in settings_of for key in sorted(settings))
+    mine = flat(run.settings)
+    return [
+        f"{key.partition('.')[2]}={mine.get(key, 'none')}"
+        for key in keys
+        if len({str(settings.get(key)) for settings in settings_of}) > 1
+    ]

@@ -1,1 +1,1 @@
-"""Whole runs from one file: configuration, putting the parts together, running and resuming."""
+"""Studies: the paper's and anyone's, what they say of the paper's claims, and the pages made from them."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from pausefl.errors import ConfigError
 from pausefl.studies.measured.study import MeasuredStudy
 from pausefl.studies.study import Study
+from pausefl.studies.trained import TrainedStudy
 from pausefl.system.toml import read_toml
 
 
@@ -18,7 +19,7 @@ def study_names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
 
 
-def load_study(name: str) -> Study | MeasuredStudy:
+def load_study(name: str) -> Study:
     """Return a study of the paper by name, or any study by the path of its file."""
     path = Path(name)
     if name in study_names():
@@ -30,7 +31,7 @@ def load_study(name: str) -> Study | MeasuredStudy:
     about = content.pop("study", None)
     if not isinstance(about, Mapping):
         raise ConfigError(f"{name} has no [study] section; copy one of the paper's")
-    kind = MeasuredStudy if "measures" in about else Study
+    kind = MeasuredStudy if "measures" in about else TrainedStudy
     return kind.read(path.stem if path.suffix else name, about, content)
 
 

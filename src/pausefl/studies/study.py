@@ -1,35 +1,28 @@
-"""A study: one configuration under several policies and seeds, as a TOML file that anyone can copy and change.
-
-Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off),
-seeds, and ``half``: the overrides that make it an evening's work on two cores.
-"""
+"""What every study has: a name, a title, and a way to play it that ends with a report."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from pausefl.errors import ConfigError, InvalidValueError, require
-from pausefl.runs.config import Config, make_config
+from pausefl.errors import InvalidValueError
+from pausefl.report.contents import Report
+from pausefl.runs.data import RunData
 from pausefl.runs.parallel import Task
-from pausefl.system.settings import Section, validated
+from pausefl.system.settings import Section
 
 Scale: TypeAlias = Literal["full", "half", "smoke"]
+Trainer: TypeAlias = Callable[[Sequence[Task]], object]
+"""Plays runs, each in its folder."""
+Progress: TypeAlias = Callable[[float], None]
+"""Told the share that is done, from 0 to 1."""
 
-SMOKE = (
-    "data.name=digits", "network.clients=12", "selection.per_round=3", "selection.steps=50", "learning.model=mlp",
-    "run.rounds=4", "run.evaluate_every=1", "run.checkpoint_every=4",
-)  # fmt: skip
-"""What every study becomes in a few seconds: the embedded digits, few clients, few rounds."""
-
-
-_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",)}
-"""What may follow a policy's name, and what it sets."""
+_SMALLER = {"full": "", "half": " (half scale)", "smoke": " (smoke scale: a trial in small)"}
 
 
 def scale_named(text: str) -> Scale:
@@ -41,68 +34,45 @@ def scale_named(text: str) -> Scale:
 
 
 class About(Section):
-    """The ``[study]`` section."""
+    """What every ``[study]`` section has; ``half`` are the overrides that make it an evening's work on two cores."""
 
     title: str
     figures: list[str] = Field(default=[])
-    policies: list[str] = Field(min_length=1)
-    seeds: int = Field(default=1, ge=1)
     half: list[str] = Field(default=[])
+
+    def title_at(self, scale: Scale) -> str:
+        """Return the title; only at full scale the study is what the title says."""
+        return self.title + _SMALLER[scale]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked of a study: into which folder, at which scale, and which part of it."""
+
+    out: Path
+    scale: Scale = "full"
+    seeds: int | None = None
+    policies: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    references: Sequence[Path] = ()
+    """CSV files with curves of others, to be drawn beside ours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """What is compared, and how."""
+class Outcome:
+    """What came of a study: its report, the same as rows for another program, and the runs if anything was trained."""
+
+    report: Report
+    rows: Sequence[Mapping[str, Any]]
+    runs: Sequence[RunData] = ()
+
+
+class Study(ABC):
+    """A study with or without training; both are played in the same way."""
 
     name: str
     about: About
-    sections: Mapping[str, Any]
 
-    @classmethod
-    def read(cls, name: str, about: Mapping[str, Any], sections: Mapping[str, Any]) -> Self:
-        """Return the study that a file describes."""
-        for section, values in sections.items():
-            if not isinstance(values, Mapping):
-                raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
-        return cls(name, validated(About, about, "study"), sections)
-
-    def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
-        """Return the run of one policy and seed."""
-        plain, _, rest = policy.partition(" ")
-        if rest not in _VARIANTS:
-            known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
-            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name{known}")
-        chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
-        for override in overrides:
-            key = override.partition("=")[0].strip()
-            if key in ("run.seed", "selection.policy"):
-                raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
-        size = {"full": (), "half": self.about.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
-        return make_config(self.sections, [*size, *chosen, *overrides])
-
-    def tasks(
-        self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = (),
-        policies: Sequence[str] = (),
-    ) -> list[Task]:  # fmt: skip
-        """Return the runs of the study, of some policies or of all, each with its folder."""
-        for policy in policies:
-            if policy not in self.about.policies:
-                known = ", ".join(self.about.policies)
-                raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
-        count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
-        require(count >= 1, "--seeds", count, "1 or more", "run at least one")
-        return [
-            Task(self.config(policy, seed, scale, overrides), out / folder_name(policy) / f"seed-{seed}")
-            for policy in policies or self.about.policies
-            for seed in range(count)
-        ]
-
-
-def _smoke_train_size(sections: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("data.train_size=300",) if "train_size" in sections.get("data", {}) else ()
-
-
-def folder_name(text: str) -> str:
-    """Return a name that stays inside its folder, whatever a policy or a value is called."""
-    plain = text.replace(" (", "-").replace(")", "")
-    return re.sub(r"[^\w.+-]", "-", plain).lstrip(".") or "-"
+    @abstractmethod
+    def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
+        """Play the study into its folder; ``train`` plays runs, ``progress`` hears of anything else that takes long."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pausefl.studies.claims.claim import Claim, Finding, Verdict
-from pausefl.studies.claims.evidence import Evidence, gather
 from pausefl.studies.claims.measured import MEASURED
 from pausefl.studies.claims.page import claims_page
 from pausefl.studies.claims.trained import TRAINED
 
 CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED)
 
-__all__ = ["CLAIMS", "Claim", "Evidence", "Finding", "Verdict", "claims_page", "gather"]
+__all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "claims_page"]

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from pausefl.runs.data import SMOOTH, RunData
-from pausefl.studies.claims.evidence import Pair
+from pausefl.studies.evidence import Pair
 from pausefl.types import FloatArray
 
 Axis: TypeAlias = Literal["round", "seconds"]

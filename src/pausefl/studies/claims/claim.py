@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from scipy import stats
 
-from pausefl.studies.claims.evidence import Evidence
+from pausefl.studies.evidence import Evidence
 
 Verdict: TypeAlias = Literal[
     "does not hold", "one seed says no", "too early", "undecided", "one seed says yes", "holds"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
-from pausefl.studies.claims.evidence import Evidence
+from pausefl.studies.evidence import Evidence
+from pausefl.studies.measured import Annealing, Complexity, Regret
+from pausefl.studies.measured.base import Rows
 from pausefl.studies.measured.complexity import growth
 
 _LOG_GROWTH, _MARGIN, _STEPS = 1.1, 0.05, 3000
 
 
 def _logarithmic(evidence: Evidence) -> Iterator[Finding]:
-    for study, rows in evidence.rows("regret"):
+    for study, rows in evidence.rows(Regret):
         for setting in _distinct(rows, "setting"):
             ours = [row for row in rows if row["setting"] == setting]
             last = max(row["rounds"] for row in ours)
@@ -28,7 +30,7 @@ def _logarithmic(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _bounded(evidence: Evidence) -> Iterator[Finding]:
-    for study, rows in evidence.rows("regret"):
+    for study, rows in evidence.rows(Regret):
         for setting in _distinct(rows, "setting"):
             share = max(row["regret"] / row["bound"] for row in rows if row["setting"] == setting)
             verdict: Verdict = "holds" if share <= 1.0 else "does not hold"
@@ -36,7 +38,7 @@ def _bounded(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _complexity(evidence: Evidence) -> Iterator[Finding]:
-    for study, rows in evidence.rows("complexity"):
+    for study, rows in evidence.rows(Complexity):
         for method in (name for name in _distinct(rows, "method") if "exact" in name):
             ours = [row for row in rows if row["method"] == method]
             sizes = sorted({row["clients"] for row in ours if row["clients"] > 1})
@@ -53,7 +55,7 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
-def _grows_slowly_enough(rows: Sequence[Mapping[str, Any]], sizes: Sequence[float]) -> tuple[Verdict, str]:
+def _grows_slowly_enough(rows: Rows, sizes: Sequence[float]) -> tuple[Verdict, str]:
     exponent = Estimate.of([_growth(rows, sizes, seed) for seed in _distinct(rows, "seed")])
     clients = np.array(sizes)
     ideal = growth(clients, clients * np.log(clients))
@@ -62,7 +64,7 @@ def _grows_slowly_enough(rows: Sequence[Mapping[str, Any]], sizes: Sequence[floa
 
 
 def _tailored(evidence: Evidence) -> Iterator[Finding]:
-    for study, rows in evidence.rows("annealing"):
+    for study, rows in evidence.rows(Annealing):
         for reward in _distinct(rows, "reward"):
             gaps: dict[str, dict[tuple[float, float], float]] = {}
             for row in rows:
@@ -77,12 +79,12 @@ def _tailored(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(study, saved.above(0.0), figure)
 
 
-def _growth(rows: Sequence[Mapping[str, Any]], sizes: Sequence[float], seed: float) -> float:
+def _growth(rows: Rows, sizes: Sequence[float], seed: float) -> float:
     here = [row for row in rows if row["seed"] == seed and row["clients"] in sizes]
     return growth(np.array([row["clients"] for row in here]), np.array([row["seconds"] for row in here]))
 
 
-def _distinct(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
+def _distinct(rows: Rows, column: str) -> list[Any]:
     return list(dict.fromkeys(row[column] for row in rows if column in row))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pausefl.studies.claims.claim import Claim, Finding
-from pausefl.studies.claims.evidence import Evidence
+from pausefl.studies.evidence import Evidence
 
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")

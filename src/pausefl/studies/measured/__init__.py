@@ -1,4 +1,4 @@
-"""Studies without training: each measures one thing and returns rows, from which its chart and its claims are made."""
+"""Studies without training: each measures one thing; its class tells the settings, the rows and the report."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from pausefl.studies.measured.complexity import Complexity
 from pausefl.studies.measured.g_function import GFunction
 from pausefl.studies.measured.regret import Regret
 
-KINDS: dict[str, type[Measurement]] = {
-    "g-function": GFunction,
-    "complexity": Complexity,
-    "regret": Regret,
-    "annealing": Annealing,
-}
+KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing)}
+"""The registry: a new measurement joins this line."""
 
 __all__ = ["KINDS", "Annealing", "Complexity", "GFunction", "Measurement", "Regret"]

@@ -7,24 +7,34 @@ temperature, and ``paper``: one tailored chain at the paper's C / kappa.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from pausefl.privacy import Geometric
+from pausefl.report.charts.curves import Axes
+from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.series import lines_by
 from pausefl.rng import stream
 from pausefl.selection import PUBLISHED_KAPPA, anneal, solve_exact
 from pausefl.selection.base import Objective
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
-from pausefl.studies.measured.base import Measurement, Progress, Row
+from pausefl.studies.measured.base import Measurement, Row, Rows
+from pausefl.studies.study import Progress
 
 _TAU_MIN = 0.05
 
 
 class Annealing(Measurement):
     """Gaps in the choices of ``rounds`` rounds, every ``every``-th, from random starts; R2 where clusters are given."""
+
+    kind: ClassVar = "annealing"
+    columns: ClassVar = {
+        "reward": str, "method": str, "steps": float, "seed": float, "median_gap": float, "p90_gap": float,
+        "optima": float,
+    }  # fmt: skip
 
     clients: int = Field(default=300, ge=2)
     per_round: int = Field(default=15, ge=1)
@@ -60,6 +70,21 @@ class Annealing(Measurement):
                         "optima": float((gaps < 1e-9).mean()),
                     }  # fmt: skip
             progress((done + 1) / (2 * self.seeds))
+
+    @classmethod
+    def report(cls, rows: Rows, title: str) -> Report:
+        """Return a chart per reward, with a curve per method."""
+        reading = (
+            "What the best set found is short of the optimum, in shares of what a random set is short, in the median "
+            "state of a real run: 0 is the optimum, 1 no better than chance."
+        )
+        axes = Axes("steps", "gap", zero=True, x_scale="log")
+        figures = []
+        for reward in sorted({row["reward"] for row in rows}):
+            lines = lines_by((row for row in rows if row["reward"] == reward), "method", "steps", "median_gap")
+            figures.append(curve_figure(f"annealing-{reward}", f"Reward {reward}", lines, axes))
+        methods = list(dict.fromkeys(row["method"] for row in rows))
+        return Report(title, methods, [ReportSection("annealing", "Gap to the optimum", reading, figures)])
 
     def states(self, seed: int, clustered: bool) -> Iterator[Objective]:
         """Yield what the selector had to decide in a run with the paper's weights, schedule and latencies."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
+from pausefl.report.charts.curves import Axes
+from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.series import lines_by
 from pausefl.selection import anneal, solve_brute, solve_exact
-from pausefl.studies.measured.base import Measurement, Progress, Row
+from pausefl.studies.measured.base import Measurement, Row, Rows
+from pausefl.studies.study import Progress
 from pausefl.types import FloatArray
 
 Method: TypeAlias = Callable[[FloatArray, FloatArray, int], object]
@@ -25,6 +29,9 @@ class Complexity(Measurement):
 
     Speed and score are independent, and for the exact solver also opposed, which is its worst case.
     """
+
+    kind: ClassVar = "complexity"
+    columns: ClassVar = {"method": str, "clients": float, "per_round": float, "seed": float, "seconds": float}
 
     brute: list[int] = Field(default=[10, 15, 20, 25], min_length=1)
     annealing: list[int] = Field(default=[100, 1000, 10_000, 100_000], min_length=1)
@@ -44,6 +51,15 @@ class Complexity(Measurement):
                     "seconds": self._median(method, _problem(size, seed), m)
                 }
             progress((done + 1) / len(todo))
+
+    @classmethod
+    def report(cls, rows: Rows, title: str) -> Report:
+        """Return a curve per method."""
+        reading = "Both axes are logarithmic: a straight line of slope p means that time grows like K to the p."
+        lines = lines_by(rows, "method", "clients", "seconds")
+        axes = Axes("clients K", "seconds per choice", scale="log", x_scale="log")
+        figures = [curve_figure("complexity", "Time of one choice", lines, axes)]
+        return Report(title, list(lines), [ReportSection("time", "Time of one choice", reading, figures)])
 
     def _median(self, method: Method, problem: tuple[FloatArray, FloatArray], m: int) -> float:
         times = []

@@ -6,16 +6,24 @@ Reference: PAUSE, figure of the generalization reward, with equal data shares 1/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from pausefl.report.charts.curves import Axes
+from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.series import lines_by
 from pausefl.rewards.terms import underuse
-from pausefl.studies.measured.base import Measurement, Progress, Row
+from pausefl.studies.measured.base import Measurement, Row, Rows
+from pausefl.studies.study import Progress
 
 
 class GFunction(Measurement):
     """g_k for shares of 1/K, at every possible T_k after ``rounds`` rounds."""
+
+    kind: ClassVar = "g-function"
+    columns: ClassVar = {"beta": float, "participation": float, "g": float}
 
     clients: int = Field(default=30, ge=1)
     per_round: int = Field(default=5, ge=1)
@@ -31,3 +39,16 @@ class GFunction(Measurement):
             for taken, value in zip(picks, values, strict=True):
                 yield {"beta": beta, "participation": float(taken / self.rounds), "g": float(value)}
             progress(number / len(self.exponents))
+
+    @classmethod
+    def report(cls, rows: Rows, title: str) -> Report:
+        """Return a curve per exponent."""
+        reading = (
+            "A client whose data was used less than its share earns a reward, one that was used more pays. A larger "
+            "beta is milder near the share."
+        )
+        named = ({**row, "beta": f"beta = {row['beta']:g}"} for row in rows)
+        lines = lines_by(named, "beta", "participation", "g")
+        axes = Axes("T / t, share of rounds with this client", "g")
+        figures = [curve_figure("g-function", "g against participation", lines, axes)]
+        return Report(title, list(lines), [ReportSection("g", "Generalization reward", reading, figures)])

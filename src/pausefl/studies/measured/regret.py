@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from pausefl.report.charts.curves import Axes
+from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.series import lines_by
+from pausefl.report.style import BOUND
 from pausefl.selection import Fastest
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
 from pausefl.sim.regret import play_bandit, regret_bound
-from pausefl.studies.measured.base import Measurement, Progress, Row
+from pausefl.studies.measured.base import Measurement, Row, Rows
+from pausefl.studies.study import Progress
 from pausefl.system.settings import Section
 
 _TAU_MIN = 0.05
@@ -32,6 +39,12 @@ class Setting(Section):
 class Regret(Measurement):
     """Cumulative regret in the paper's network, at about twelve values of n; ``share`` of the rounds are played."""
 
+    kind: ClassVar = "regret"
+    columns: ClassVar = {
+        "setting": str, "seed": float, "rounds": float, "regret": float, "at_half": float, "at_quarter": float,
+        "realised": float, "bound": float,
+    }  # fmt: skip
+
     settings: list[Setting] = Field(default=[Setting()], min_length=1)
     seeds: int = Field(default=5, ge=1)
     share: float = Field(default=1.0, gt=0, le=1)
@@ -43,6 +56,26 @@ class Regret(Measurement):
             rounds = max(2, round(setting.rounds * self.share))
             yield from _play(setting, seed, rounds, lambda part, done=done: progress((done + part) / len(games)))  # type: ignore[misc]
         progress(1.0)
+
+    @classmethod
+    def report(cls, rows: Rows, title: str) -> Report:
+        """Return a curve per setting, alone and beside its bound."""
+        reading = (
+            "Left: rounds are logarithmic, so logarithmic regret is a straight line. Right: both axes are logarithmic; "
+            "the upper lines are Theorem 1's bound, which holds by a very wide margin."
+        )
+        measured = lines_by(rows, "setting", "rounds", "regret")
+        limits = ({**row, "setting": f"{BOUND}{row['setting']}"} for row in rows if math.isfinite(row["bound"]))
+        bound = lines_by(limits, "setting", "rounds", "bound")
+        above = {name: [row for row in line if row["low"] > 0] for name, line in measured.items()}  # for a logarithm
+        logarithmic = Axes("rounds n", "regret", scale="log", x_scale="log")
+        figures = [
+            curve_figure("regret", "Cumulative regret", measured, Axes("rounds n", "regret", x_scale="log")),
+            curve_figure("regret-bound", "Regret and its bound", above | bound, logarithmic),
+        ]
+        return Report(
+            title, [*measured, *bound], [ReportSection("regret", "Regret against the genie", reading, figures)]
+        )
 
 
 def _play(setting: Setting, seed: int, rounds: int, progress: Progress) -> Iterator[Row]:

@@ -1,51 +1,50 @@
 """A study without training: a TOML file that names what is measured, and the folder its rows go to.
 
-``[study]`` has title, figures, ``measures`` (g-function, complexity, regret or annealing) and the overrides of the
+``[study]`` has title, figures, ``measures`` (the kind of a measurement) and the overrides of the
 scales ``half`` and ``smoke``; the section of that name has the settings.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from pausefl.errors import ConfigError
-from pausefl.studies.measured import KINDS
-from pausefl.studies.measured.base import Measurement, Progress, Row
-from pausefl.studies.study import Scale
-from pausefl.system.settings import Section, validated, value_of
-from pausefl.system.state_file import write_whole
+from pausefl.errors import ConfigError, require
+from pausefl.studies.measured import KINDS, Measurement
+from pausefl.studies.measured.rows_file import write_rows
+from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
+from pausefl.system.settings import validated, value_of
 
 
-class About(Section):
+class AboutMeasuring(About):
     """The ``[study]`` section."""
 
-    title: str
-    figures: list[str] = Field(default=[])
-    measures: Literal["g-function", "complexity", "regret", "annealing"]
-    half: list[str] = Field(default=[])
+    measures: str
     smoke: list[str] = Field(default=[])
+
+    @field_validator("measures")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"study.measures is {kind!r}, but must be one of {', '.join(KINDS)}; choose one")
+        return kind
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredStudy:
+class MeasuredStudy(Study):
     """What is measured, and how."""
 
     name: str
-    about: About
+    about: AboutMeasuring
     settings: Mapping[str, Any]
 
     @classmethod
     def read(cls, name: str, about: Mapping[str, Any], sections: Mapping[str, Any]) -> Self:
         """Return the study that a file describes."""
-        checked = validated(About, about, "study")
+        checked = validated(AboutMeasuring, about, "study")
         for section in sections:
             if section != checked.measures:
                 raise ConfigError(f"{name} has a section [{section}], but measures {checked.measures}; remove it")
@@ -69,22 +68,12 @@ class MeasuredStudy:
             settings["seeds"] = seeds
         return validated(KINDS[kind], settings, kind)
 
-
-def write_rows(measurement: Measurement, folder: Path, progress: Progress = lambda _: None) -> list[Row]:
-    """Measure, write the rows as CSV with the settings beside them, and return them.
-
-    A folder of other settings is left alone: rows take long to measure and are quickly overwritten.
-    """
-    settings = json.dumps(measurement.model_dump(), indent=1) + "\n"
-    kept = folder / "settings.json"
-    if kept.exists() and kept.read_text(encoding="utf-8") != settings:
-        raise ConfigError(f"{folder} holds rows of other settings; name another folder, or delete this one")
-    rows = list(measurement.rows(progress))
-    table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "rows.csv", table.getvalue())
-    write_whole(kept, settings)
-    return rows
+    def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
+        """Measure anew, and report on the rows."""
+        given, nothing = len(order.references), f"{self.name} has no accuracy or leakage"
+        require(not given, "number of --reference", given, "0 here", nothing)
+        require(not order.policies, "--policy", order.policies, "left out", f"{self.name} compares no policies")
+        measurement = self.measurement(order.scale, order.seeds, order.overrides)
+        rows = write_rows(measurement, order.out, progress)
+        report = measurement.report(rows, self.about.title_at(order.scale))
+        return Outcome(report, [{column: str(value) for column, value in row.items()} for row in rows])

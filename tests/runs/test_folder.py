@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.groups import by_name
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_run, read_runs
+from pausefl.runs.folder import read_run
 from pausefl.runs.play import run
 
 
@@ -76,13 +75,6 @@ def test_what_is_not_whole_is_refused(
     with pytest.raises(ConfigError, match=words) as refused:
         read_run(tmp_path)
     assert "\n" not in str(refused.value)
-
-
-def test_one_run_is_not_two_seeds(whole: dict[str, bytes], tmp_path: Path) -> None:
-    for name, content in whole.items():
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match="are one run \\(pause, seed 0\\); leave one"):
-        by_name(read_runs([tmp_path, tmp_path]))
 
 
 def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(

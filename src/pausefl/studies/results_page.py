@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.report.groups import by_name
-from pausefl.report.images import write_images
-from pausefl.report.measured import write_measured_images
-from pausefl.report.summary import COLUMNS, at_a_glance, summarise
+from pausefl.report.run_report import run_report
+from pausefl.report.summary import COLUMNS, at_a_glance, by_policy, summarise
+from pausefl.report.write import write_images
 from pausefl.runs.data import SMOOTH, RunData
-from pausefl.studies.claims.evidence import Evidence, gather
+from pausefl.studies.evidence import Evidence, gather
 from pausefl.studies.load import load_study, study_names
-from pausefl.studies.study import Study
+from pausefl.studies.trained import TrainedStudy
 
 CHARTS = {
     "accuracy against latency": "accuracy-seconds",
@@ -57,14 +56,15 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
         table = evidence.tables[name]
         seeds = len({row.get("seed") for row in table.rows})
         said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
-        return said + _pictures(write_measured_images(table.kind, table.rows, images, ("png",)))
+        return said + _pictures(write_images(table.kind.report(table.rows, name), images, formats=("png",)))
     runs = [run for seeds in evidence.runs[name].values() for run in seeds.values()]
-    extent = [_extent(study, runs), ""] if isinstance(study, Study) else []
-    charts = [CHARTS[figure] for figure in study.about.figures if figure in CHARTS]
-    return [*extent, *_table(runs), "", *_pictures(_charts(name, charts, runs, images))]
+    extent = [_extent(study, runs), ""] if isinstance(study, TrainedStudy) else []
+    report = run_report(runs)
+    drawn = [CHARTS[figure] for figure in study.about.figures if CHARTS.get(figure) in report.figures()]
+    return [*extent, *_table(runs), "", *_pictures(write_images(report, images, drawn, ("png",), f"{name}-"))]
 
 
-def _extent(study: Study, runs: Sequence[RunData]) -> str:
+def _extent(study: TrainedStudy, runs: Sequence[RunData]) -> str:
     """Say how much of the study these runs are."""
     whole = study.config(study.about.policies[0], 0, "full").run.rounds
     rounds = sorted({len(run.records) for run in runs})
@@ -79,20 +79,9 @@ def _range(values: Sequence[int]) -> str:
     return str(values[0]) if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
 
 
-def _charts(name: str, charts: Sequence[str], runs: Sequence[RunData], images: Path) -> list[Path]:
-    written = []
-    for chart in charts:
-        try:
-            (path,) = write_images(runs, images, [chart], ("png",))
-        except ConfigError:
-            continue  # nothing of this kind in these runs
-        written.append(path.replace(images / f"{name}-{path.name}"))
-    return written
-
-
 def _table(runs: Sequence[RunData]) -> list[str]:
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    return lines + [f"| {' | '.join(at_a_glance(policy, '-'))} |" for policy in summarise(by_name(runs), ())]
+    return lines + [f"| {' | '.join(at_a_glance(policy, '-'))} |" for policy in summarise(by_policy(runs), ())]
 
 
 def _pictures(paths: Sequence[Path]) -> list[str]:

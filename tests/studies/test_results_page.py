@@ -7,19 +7,19 @@ import pytest
 from pausefl.cli import main
 from pausefl.runs.parallel import run_many
 from pausefl.studies.load import load_study
-from pausefl.studies.results import write_results
-from pausefl.studies.study import Study
+from pausefl.studies.results_page import write_results
+from pausefl.studies.trained import TrainedStudy
 
 
 def test_the_page_says_how_much_of_a_study_there_is_and_what_was_left_out(tmp_path: Path) -> None:
     study = load_study("small-noniid")
-    assert isinstance(study, Study)
+    assert isinstance(study, TrainedStudy)
     folder = tmp_path / "results"
     for policies, rounds in ((["pause", "fastest"], 4), (["all"], 3)):
         run_many(study.tasks(folder / "small-noniid", "smoke", 2, [f"run.rounds={rounds}"], policies))
     (folder / "small-noniid" / "fastest" / "seed-1" / "summary.json").unlink()
     run_many(study.tasks(folder / "mine", "smoke", 1, (), ["pause"]))
-    page = write_results(folder, tmp_path / "page.md", "pausefl results").read_text()
+    page = write_results(folder, tmp_path / "page.md", "pausefl paper results").read_text()
     assert "`small-noniid`: rounds: 3 to 4; seeds: 1 to 2, without sa-pause, clustered, all (no privacy) (full" in page
     assert "Left out: mine, small-noniid/fastest/seed-1 (not finished)." in page
     assert "| fastest | 1 | 4 |" in page

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pausefl.report.charts.base import VISIBLE, colour, finish, load_altair, table, tooltips
 
 
-def multiples_chart(
+def bar_chart(
     rows: Sequence[Mapping[str, Any]],
     names: Sequence[str],
     x: str,

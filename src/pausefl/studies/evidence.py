@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pausefl.errors import ConfigError
 from pausefl.runs.comparable import require_one_study
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import METRICS, read_run, run_folders
-from pausefl.studies.measured.table import FILE, Table, read_rows
+from pausefl.studies.measured import Measurement
+from pausefl.studies.measured.base import Rows
+from pausefl.studies.measured.rows_file import FILE, MeasuredRows, read_rows
 
 Pair = tuple[RunData, RunData]
 
@@ -21,7 +22,7 @@ class Evidence:
     """Finished runs by study, policy and seed, the tables of measured studies, and which runs are not finished."""
 
     runs: Mapping[str, Mapping[str, Mapping[int, RunData]]]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, MeasuredRows]
     unfinished: Sequence[str] = ()
 
     def pairs(self, ours: str, other: str) -> Iterator[tuple[str, list[Pair]]]:
@@ -35,17 +36,17 @@ class Evidence:
             if both:
                 yield study, both
 
-    def rows(self, kind: str) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+    def rows(self, kind: type[Measurement]) -> Iterator[tuple[str, Rows]]:
         """Yield the studies that measured this, with their rows."""
         for study, table in self.tables.items():
-            if table.kind == kind:
+            if table.kind is kind:
                 yield study, table.rows
 
 
 def gather(folder: Path) -> Evidence:
     """Read a folder of studies."""
     runs: dict[str, dict[str, dict[int, RunData]]] = {}
-    tables: dict[str, Table] = {}
+    tables: dict[str, MeasuredRows] = {}
     unfinished = []
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; name one with a folder per study")

@@ -8,8 +8,9 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import make_config
-from pausefl.studies.claims import CLAIMS, claims_page, gather
+from pausefl.studies.claims import CLAIMS, claims_page
 from pausefl.studies.claims.claim import Estimate
+from pausefl.studies.evidence import gather
 
 ROUNDS = 30
 
@@ -188,7 +189,7 @@ def test_unequal_leakage_is_told_whatever_the_order(study: Path) -> None:
 
 
 def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path) -> None:
-    page = claims_page(gather(study), CLAIMS, "pausefl claims results")
+    page = claims_page(gather(study), CLAIMS, "pausefl paper claims results")
     assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
     assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
     assert "where the answer is not yes:* PAUSE's rounds are shorter" in page

@@ -1,0 +1,89 @@
+"""A report in files: one HTML page that needs no network, or its charts as images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pausefl import __version__
+from pausefl.errors import ConfigError
+from pausefl.report.charts.base import described, require_charts, save_chart
+from pausefl.report.contents import NOTHING, Figure, Report
+from pausefl.report.style import looks
+
+
+def write_page(report: Report, path: Path) -> Path:
+    """Write a report as one HTML file that needs no network."""
+    require_charts()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_html(report), encoding="utf-8")
+    return path
+
+
+def write_images(
+    report: Report,
+    folder: Path,
+    names: Collection[str] | None = None,
+    formats: Sequence[str] = ("png", "svg"),
+    prefix: str = "",
+) -> list[Path]:
+    """Write the charts of a report into a folder, each with its own legend; ``names`` picks some of them.
+
+    Names are those of the files without prefix and ending, such as ``accuracy-seconds`` or ``picks-speed``.
+    """
+    require_charts()
+    found = report.figures()
+    unknown = [name for name in names or () if name not in found]
+    if unknown:
+        raise ConfigError(f"chart is {unknown[0]!r}, but must be one of {', '.join(found)}; choose among them")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in found if names is None else names:
+        chart = found[name].draw(width=520, title=found[name].title)
+        for ending in formats:
+            written.append(folder / f"{prefix}{name}.{ending}")
+            save_chart(chart, written[-1])
+    return written
+
+
+def _html(report: Report) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("pausefl.report", "page"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
+    return environment.get_template("page.html").render(
+        report=report,
+        looks=looks(report.names),
+        nothing=NOTHING,
+        charts={name: _vega(figure) for name, figure in report.figures().items()},
+        css=_file("page.css"),
+        script=_bundle(),
+        version=__version__,
+    )
+
+
+def _vega(figure: Figure) -> dict[str, Any]:
+    """Return a chart as Vega: compiled here, once, and not by every browser that opens the page."""
+    import vl_convert
+
+    chart = figure.draw(width="container", legend=False) if figure.fluid else figure.draw()
+    spec: dict[str, Any] = vl_convert.vegalite_to_vega(described(chart))
+    return spec
+
+
+@cache
+def _bundle() -> str:
+    import vl_convert
+
+    code: str = vl_convert.javascript_bundle(_file("page.js"))
+    return code.replace("</script", "<\\/script")
+
+
+def _file(name: str) -> str:
+    return (files("pausefl.report") / "page" / name).read_text(encoding="utf-8")

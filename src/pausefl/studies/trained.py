@@ -1,0 +1,108 @@
+"""A study of training: one configuration under several policies and seeds, as a TOML file that anyone can copy.
+
+Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off),
+seeds, and ``half``: the overrides that make it an evening's work on two cores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field
+
+from pausefl.errors import ConfigError, require
+from pausefl.report.reference import read_references
+from pausefl.report.run_report import run_report
+from pausefl.report.summary import by_policy, summarise
+from pausefl.runs.config import Config, make_config
+from pausefl.runs.folder import read_runs
+from pausefl.runs.parallel import Task
+from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
+from pausefl.system.settings import validated
+
+SMOKE = (
+    "data.name=digits", "network.clients=12", "selection.per_round=3", "selection.steps=50", "learning.model=mlp",
+    "run.rounds=4", "run.evaluate_every=1", "run.checkpoint_every=4",
+)  # fmt: skip
+"""What every study becomes in a few seconds: the embedded digits, few clients, few rounds."""
+
+
+_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",)}
+"""What may follow a policy's name, and what it sets."""
+
+
+class AboutTraining(About):
+    """The ``[study]`` section."""
+
+    policies: list[str] = Field(min_length=1)
+    seeds: int = Field(default=1, ge=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStudy(Study):
+    """What is compared, and how."""
+
+    name: str
+    about: AboutTraining
+    sections: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, name: str, about: Mapping[str, Any], sections: Mapping[str, Any]) -> Self:
+        """Return the study that a file describes."""
+        for section, values in sections.items():
+            if not isinstance(values, Mapping):
+                raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
+        return cls(name, validated(AboutTraining, about, "study"), sections)
+
+    def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
+        """Return the run of one policy and seed."""
+        plain, _, rest = policy.partition(" ")
+        if rest not in _VARIANTS:
+            known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
+            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name{known}")
+        chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
+        for override in overrides:
+            key = override.partition("=")[0].strip()
+            if key in ("run.seed", "selection.policy"):
+                raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
+        size = {"full": (), "half": self.about.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
+        return make_config(self.sections, [*size, *chosen, *overrides])
+
+    def tasks(
+        self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = (),
+        policies: Sequence[str] = (),
+    ) -> list[Task]:  # fmt: skip
+        """Return the runs of the study, of some policies or of all, each with its folder."""
+        for policy in policies:
+            if policy not in self.about.policies:
+                known = ", ".join(self.about.policies)
+                raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
+        count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
+        require(count >= 1, "--seeds", count, "1 or more", "run at least one")
+        return [
+            Task(self.config(policy, seed, scale, overrides), out / folder_name(policy) / f"seed-{seed}")
+            for policy in policies or self.about.policies
+            for seed in range(count)
+        ]
+
+    def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
+        """Train, and report on all runs in the folder: a study may grow in pieces."""
+        references = read_references(order.references)  # before anything long
+        train(self.tasks(order.out, order.scale, order.seeds, order.overrides, order.policies))
+        runs = read_runs([order.out])
+        report = run_report(runs, self.about.title_at(order.scale), references)
+        return Outcome(report, [asdict(policy) for policy in summarise(by_policy(runs))], runs)
+
+
+def _smoke_train_size(sections: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("data.train_size=300",) if "train_size" in sections.get("data", {}) else ()
+
+
+def folder_name(text: str) -> str:
+    """Return a name that stays inside its folder, whatever a policy or a value is called."""
+    plain = text.replace(" (", "-").replace(")", "")
+    return re.sub(r"[^\w.+-]", "-", plain).lstrip(".") or "-"
