@@ -84,11 +84,11 @@ def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(
         (tmp_path / name).write_bytes(whole[name])
     lines = whole["metrics.jsonl"].splitlines(keepends=True)
 
-    def meanwhile(_: Path) -> str:
+    def meanwhile(_: Path) -> bytes:
         (tmp_path / "summary.json").write_bytes(whole["summary.json"])
-        return b"".join(lines[:-1]).decode()
+        return b"".join(lines[:-1])
 
-    monkeypatch.setattr("pausefl.runs.folder._text", meanwhile)
+    monkeypatch.setattr(Path, "read_bytes", meanwhile)
     read = read_run(tmp_path)
     assert (len(read.records), read.summary) == (4, None)
 

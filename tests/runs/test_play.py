@@ -85,7 +85,7 @@ def test_one_job_and_two_give_the_same_results(tmp_path: Path) -> None:
 
 def test_records_and_summary_hold_what_they_should(tmp_path: Path) -> None:
     config = make_config({"run": {"rounds": 5, "evaluate_every": 2}, "selection": {"policy": "random"}})
-    summary = run(config, tmp_path)
+    summary = run(config, tmp_path).summary
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [r["round"] for r in records] == [1, 2, 3, 4, 5]
     assert ["accuracy" in r for r in records] == [False, True, False, True, True]
@@ -96,16 +96,16 @@ def test_records_and_summary_hold_what_they_should(tmp_path: Path) -> None:
     assert "per coordinate" in summary["guarantee"]
     assert "whole update" in summary["guarantee"]
     assert load_config(tmp_path / "config.toml") == config
-    assert run(config, tmp_path) == summary  # a finished run is not run again
+    assert run(config, tmp_path).summary == summary  # a finished run is not run again
 
 
 def test_a_run_that_ended_goes_on_when_more_rounds_are_asked_for(tmp_path: Path) -> None:
     few, more = (make_config(SMALL, [f"run.rounds={rounds}"]) for rounds in (6, 12))
     run(few, tmp_path / "grown")
-    assert run(more, tmp_path / "grown")["rounds"] == 12
+    assert run(more, tmp_path / "grown").summary["rounds"] == 12
     run(more, tmp_path / "straight")
     assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
-    assert run(few, tmp_path / "grown")["rounds"] == 12  # there is more than was asked for
+    assert run(few, tmp_path / "grown").summary["rounds"] == 12  # there is more than was asked for
 
 
 def test_a_run_that_goes_on_forgets_the_score_of_its_former_end(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_selection_only_at_scale(tmp_path: Path) -> None:
             "run": {"rounds": 5, "checkpoint_every": 5},
         }
     )
-    summary = run(config, tmp_path)
+    summary = run(config, tmp_path).summary
     assert summary["rounds"] == 5
     assert "nothing was released" in summary["guarantee"]
 
@@ -166,7 +166,7 @@ def test_selection_only_at_scale(tmp_path: Path) -> None:
 def test_every_part_can_be_chosen(tmp_path: Path, override: str) -> None:
     more = ["selection.rho=0.01"] if "clusters" in override else []
     summary = run(make_config({"network": {"clients": 8}, "selection": {"per_round": 2}, "run": {"rounds": 2}},
-                              [override, *more]), tmp_path)  # fmt: skip
+                              [override, *more]), tmp_path).summary  # fmt: skip
     assert summary["rounds"] == 2
 
 
@@ -178,7 +178,7 @@ def test_traces_are_read(tmp_path: Path) -> None:
         "learning": {"enabled": False},
         "run": {"rounds": 4},
     }
-    assert run(make_config(content), tmp_path / "out")["seconds"] == pytest.approx(1.0)
+    assert run(make_config(content), tmp_path / "out").summary["seconds"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_spent_population_ends_quietly(tmp_path: Path) -> None:
         {"network": {"clients": 6}, "selection": {"per_round": 3}, "run": {"rounds": 12},
          "privacy": {"schedule": "fixed-horizon", "releases": 2}}
     )  # fmt: skip
-    summary = run(config, tmp_path)
+    summary = run(config, tmp_path).summary
     records = read_run(tmp_path).records
     assert summary["rounds"] == 12
     assert summary["max_leakage"] == pytest.approx(40.0)
@@ -220,13 +220,13 @@ def test_a_spent_population_ends_quietly(tmp_path: Path) -> None:
 )
 def test_faded_budgets_and_broken_training_do_not_end_a_run(tmp_path: Path, overrides: list[str]) -> None:
     small = {"network": {"clients": 6}, "selection": {"per_round": 3}, "run": {"rounds": 5}}
-    assert run(make_config(small, overrides), tmp_path)["rounds"] in (5, 45)
+    assert run(make_config(small, overrides), tmp_path).summary["rounds"] in (5, 45)
 
 
 def test_delta_adds_up(tmp_path: Path) -> None:
     summary = run(
         make_config({"run": {"rounds": 4}, "selection": {"policy": "all"}}, ["privacy.mechanism=gaussian"]), tmp_path
-    )
+    ).summary
     assert read_run(tmp_path).records[-1]["max_delta"] == pytest.approx(4e-5)
     assert "delta = 4e-05 after 4 releases" in summary["guarantee"]
 
@@ -245,7 +245,7 @@ def test_final_accuracy_does_not_depend_on_how_often_is_scored(tmp_path: Path) -
     finals = []
     for every in (1, 5):
         config = make_config({"run": {"rounds": 40, "evaluate_every": every}})
-        finals.append(run(config, tmp_path / str(every))["accuracy"])
+        finals.append(run(config, tmp_path / str(every)).summary["accuracy"])
     assert abs(finals[0] - finals[1]) < 3.0
 
 
@@ -286,7 +286,7 @@ def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None
 def test_a_configuration_that_cannot_be_built_does_not_take_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="policy is 'randm'"):
         run(make_config({}, ["selection.policy=randm"]), tmp_path)
-    assert run(make_config({}, ["selection.policy=random", "run.rounds=1"]), tmp_path)["policy"] == "random"
+    assert run(make_config({}, ["selection.policy=random", "run.rounds=1"]), tmp_path).summary["policy"] == "random"
 
 
 def test_what_differs_is_named(tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ def test_every_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
     study = trained(name)
     tasks = study.tasks(tmp_path, "smoke")
     assert len(tasks) == len(study.about.policies) >= 2
-    summaries = run_many(tasks)
-    assert all(summary["rounds"] == 4 for summary in summaries)
-    free = [s for s, p in zip(summaries, study.about.policies, strict=True) if "no privacy" in p]
-    assert all(s["max_leakage"] is None for s in free)
+    runs = run_many(tasks)
+    assert all(run.summary["rounds"] == 4 for run in runs)
+    free = [run for run, p in zip(runs, study.about.policies, strict=True) if "no privacy" in p]
+    assert all(run.summary["max_leakage"] is None for run in free)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -82,8 +82,8 @@ def test_a_study_of_ones_own(tmp_path: Path) -> None:
         "seeds = 1\nhalf = []\n"
         "[run]\nrounds = 2\n"
     )
-    summaries = run_many(trained(str(file)).tasks(tmp_path / "out", "full"))
-    assert [s["policy"] for s in summaries] == ["pause", "pausefl.selection:Random"]
+    runs = run_many(trained(str(file)).tasks(tmp_path / "out", "full"))
+    assert [run.summary["policy"] for run in runs] == ["pause", "pausefl.selection:Random"]
 
 
 @pytest.mark.parametrize(

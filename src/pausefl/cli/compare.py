@@ -22,8 +22,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Print accuracy, clock, leakage and time to accuracy: a line per policy, mean ± deviation over its seeds."""
-    for wanted in target or ():
-        require(0.0 < wanted <= 100.0, "--target", wanted, "a percentage above 0, up to 100", "e.g. 90")
     from pausefl.runs.folder import read_runs
 
+    for wanted in target or ():
+        require(0.0 < wanted <= 100.0, "--target", wanted, "a percentage above 0, up to 100", "e.g. 90")
     (print_runs if as_json else show_runs)(read_runs(folders), target)

@@ -30,7 +30,6 @@ def demo(
     from pausefl.report.run_report import run_report
     from pausefl.report.write import write_page
     from pausefl.runs.config import make_config
-    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
 
     require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
@@ -49,13 +48,12 @@ def demo(
             }
         )
         tasks.append(Task(config, out / f"{name} {rounds} {seed}".translate(str.maketrans(" ", "-", "()"))))
-    summaries = play_all(tasks, POLICIES, out, None, jobs)
-    runs = read_runs(task.out for task in tasks)
+    runs = play_all(tasks, POLICIES, out, None, jobs)
     page = write_page(run_report(runs, "PAUSE and its baselines on digits"), out / "report.html")
     if as_json:
         print_runs(runs, _TARGETS)
         return
     typer.echo("Handwritten digits, 30 clients (half fast, half slow), 5 per round; every client may leak 40 in all.")
     show_runs(runs, _TARGETS)
-    typer.echo(f"What 'leak' covers: {summaries[0]['guarantee']}.")
+    typer.echo(f"What 'leak' covers: {runs[0].guarantee}.")
     typer.echo(f"Report with charts: {page}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from pausefl.runs.config import Config
+    from pausefl.runs.data import RunData
     from pausefl.runs.parallel import Task
 
 
@@ -29,29 +30,24 @@ def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
         sys.path += [str(file.resolve().parent), str(Path.cwd())]
 
 
-def play_all(
-    tasks: Sequence[Task], names: Sequence[str], out: Path, data_dir: Path | None, jobs: int
-) -> list[dict[str, Any]]:
-    """Run all tasks, each with a bar of its name; return their summaries."""
+def play_all(tasks: Sequence[Task], names: Sequence[str], out: Path, data_dir: Path | None, jobs: int) -> list[RunData]:
+    """Run all tasks, each with a bar of its name where somebody watches; return the runs."""
     from pausefl.runs.parallel import run_many
 
     console = Console(stderr=True)
-    with _bars(console) as progress:
+    with _bars(console) as bars:
         lines = [
-            progress.add_task(name, total=task.config.run.rounds, note="")
-            for name, task in zip(names, tasks, strict=True)
+            bars.add_task(name, total=task.config.run.rounds, note="") for name, task in zip(names, tasks, strict=True)
         ]
+        progress = (lambda i, record: _show(bars, lines[i], record)) if console.is_terminal else None
         try:
-            return run_many(
-                tasks, data_dir=data_dir, jobs=jobs, progress=lambda i, n: _show(progress, lines[i], tasks[i].out, n)
-            )
+            return run_many(tasks, data_dir=data_dir, jobs=jobs, progress=progress)
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command goes on from the last checkpoints in {out}", soft_wrap=True)
             raise
 
 
 def _bars(console: Console) -> Progress:
-    """Return a progress display that is quiet when nobody watches."""
     return Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
         TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=console, transient=True,
@@ -59,14 +55,8 @@ def _bars(console: Console) -> Progress:
     )  # fmt: skip
 
 
-def _show(progress: Progress, task: Any, folder: Path, number: int) -> None:
+def _show(bars: Progress, line: TaskID, record: Mapping[str, Any]) -> None:
     """Move a bar, with accuracy, clock and leakage of the last round."""
-    from pausefl.runs.play import last_record
-
-    record = last_record(folder) if not progress.disable else None
-    note = ""
-    if record is not None:
-        accuracy = f"{record['accuracy']:.1f} %" if "accuracy" in record else ""
-        leak = "" if record["max_leakage"] is None else f"leak {record['max_leakage']:.1f}"
-        note = f"{accuracy}  {record['seconds']:.0f} s  {leak}"
-    progress.update(task, completed=number, note=note)
+    accuracy = f"{record['accuracy']:.1f} %" if "accuracy" in record else ""
+    leak = "" if record["max_leakage"] is None else f"leak {record['max_leakage']:.1f}"
+    bars.update(line, completed=record["round"], note=f"{accuracy}  {record['seconds']:.0f} s  {leak}")

@@ -28,7 +28,6 @@ def run(
 ) -> None:
     """Train under the virtual clock; called again, it resumes where it stopped."""
     from pausefl.runs.config import load_config
-    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
 
     require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
@@ -41,18 +40,14 @@ def run(
     if seeds > 1 and (out / "config.toml").exists():
         raise ConfigError(f"{out} holds a single run; name another folder for {seeds} seeds")
     tasks = [Task(c, folder) for c, folder in zip(configs, folders, strict=True)]
-    summaries = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs)
+    runs = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs)
     if tensorboard:
-        _write_events(folders)
+        from pausefl.report.tensorboard import write_events
+
+        for played, folder in zip(runs, folders, strict=True):
+            write_events(played, folder / "tensorboard")
     if as_json:
-        typer.echo(json.dumps(summaries, indent=1))
+        typer.echo(json.dumps([played.summary for played in runs], indent=1))
         return
-    show_runs(read_runs(folders))
-    typer.echo(f"guarantee: {summaries[0]['guarantee']}\nwrote {out}")
-
-
-def _write_events(folders: list[Path]) -> None:
-    from pausefl.report.tensorboard import write_events
-
-    for folder in folders:
-        write_events(folder)
+    show_runs(runs)
+    typer.echo(f"guarantee: {runs[0].guarantee}\nwrote {out}")

@@ -36,7 +36,6 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Run a study's settings with one key at several values, and print what came of each."""
-    from pausefl.runs.folder import read_runs
     from pausefl.runs.parallel import Task
     from pausefl.studies.load import load_study
     from pausefl.studies.study import scale_named
@@ -57,5 +56,5 @@ def tune(
         for value in names
     ]
     use_own_modules(Path(study), [task.config for task in tasks])
-    play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
-    (print_runs if as_json else show_runs)(read_runs(task.out for task in tasks))
+    runs = play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
+    (print_runs if as_json else show_runs)(runs)

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.errors import InvalidValueError, MissingExtraError, require
-from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
+from pausefl.privacy import MECHANISMS, Mechanism
 from pausefl.rng import stream
-from pausefl.runs.config import Config, NetworkSection, Privacy
+from pausefl.runs.config import Config, Privacy
+from pausefl.runs.network import build_availability, build_latency
 from pausefl.selection import PUBLISHED_KAPPA, Annealer, Fastest, Policy, SaPause, SaPauseAsPublished, policy_by_name
 from pausefl.selection.annealing import DEFAULT_KAPPA
 from pausefl.selector import Selector
-from pausefl.sim.availability import Availability, AvailabilityTrace, Bernoulli, OnOff
 from pausefl.sim.engine import PrivacyPlan, Simulation
-from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
+from pausefl.sim.latency import LatencyModel
 from pausefl.sim.learner import Learner
 from pausefl.sim.network import Network
 from pausefl.system.import_path import imported, reason
@@ -37,7 +37,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     labels = None
     if config.network.clusters is not None:
         labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
-    schedule = build_schedule(config.privacy)
+    schedule = config.privacy.as_schedule()
     private = config.privacy.enabled and learner is not None
     plan = PrivacyPlan(_mechanism(config.privacy), schedule) if private else None
     selection = config.selection
@@ -47,7 +47,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
         clusters=labels, rho=selection.rho, seed=seed,
     )  # fmt: skip
     network = Network(
-        latency, seed, _availability(config), config.network.dropout, config.network.deadline, labels,
+        latency, seed, build_availability(config.network), config.network.dropout, config.network.deadline, labels,
         config.network.congestion,
     )  # fmt: skip
     return Simulation(
@@ -72,36 +72,8 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
     )  # fmt: skip
 
 
-def build_schedule(privacy: Privacy) -> Schedule:
-    """Return how a budget is spread over releases."""
-    return SCHEDULES[privacy.schedule].from_settings(privacy.model_dump())
-
-
 def _mechanism(privacy: Privacy) -> Mechanism:
     return MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
-
-
-def build_latency(network: NetworkSection) -> LatencyModel:
-    """Return how long clients take."""
-    if network.latency == "two-groups":
-        return two_groups(network.clients, network.tau_min)
-    if network.latency == "trace":
-        return Trace(_table(network.trace, "network.trace"))
-    means = np.linspace(network.mean, network.slowest or network.mean, network.clients)
-    if network.latency == "normal":
-        return FlooredNormal(means, network.spread, network.tau_min)
-    return Quantile(network.latency, means, network.spread, network.tau_min)
-
-
-def _availability(config: Config) -> Availability | None:
-    network = config.network
-    if network.availability == "bernoulli":
-        return Bernoulli(network.probability)
-    if network.availability == "on-off":
-        return OnOff(network.leave, network.back)
-    if network.availability == "trace":
-        return AvailabilityTrace(_table(network.availability_trace, "network.availability_trace") > 0.5)
-    return None
 
 
 def _policy(config: Config, latency: LatencyModel) -> Policy:
@@ -128,15 +100,3 @@ def _own_policy(path: str) -> Policy:
     if not isinstance(made, Policy):
         raise InvalidValueError(f"selection.policy is {path!r}, but makes no Policy; subclass pausefl.Policy")
     return made
-
-
-def _table(path: str | None, name: str) -> FloatArray:
-    if path is None:
-        raise InvalidValueError(f"{name} is missing, but a trace is asked for; name a CSV file")
-    try:
-        table: FloatArray = np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        raise InvalidValueError(
-            f"{name} is {path!r}, but cannot be read ({error}); a row per round, numbers only"
-        ) from None
-    return table

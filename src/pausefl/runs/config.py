@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
-from pausefl.privacy import MECHANISMS, SCHEDULES
+from pausefl.privacy import MECHANISMS, SCHEDULES, Schedule
 from pausefl.system.settings import Section, validated, value_of
 from pausefl.system.toml import read_toml, toml_text
 
@@ -101,6 +101,10 @@ class Privacy(Section):
     clip: float = Field(default=1.0, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     batch_norm: Literal["keep-local", "refuse"] = "keep-local"
+
+    def as_schedule(self) -> Schedule:
+        """Return how the budget is spread over releases."""
+        return SCHEDULES[self.schedule].from_settings(self.model_dump())
 
 
 class Learning(Section):

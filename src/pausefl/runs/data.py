@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.runs.build import build_latency, build_schedule
 from pausefl.runs.config import Config
+from pausefl.runs.network import build_latency
 from pausefl.types import FloatArray, IntArray
 
 SMOOTH = 10
@@ -56,6 +56,11 @@ class RunData:
         return self.config
 
     @property
+    def guarantee(self) -> str:
+        """What its leakage covers, in a sentence."""
+        return str((self.summary or {}).get("guarantee", "not finished yet"))
+
+    @property
     def clients(self) -> int:
         """How many clients there are."""
         return self.settings.network.clients
@@ -84,7 +89,7 @@ class RunData:
         """Return the epsilon that each client may still spend; None if nothing bounds it."""
         if not self.settings.privacy.enabled:
             return None
-        schedule = build_schedule(self.settings.privacy)
+        schedule = self.settings.privacy.as_schedule()
         left: FloatArray = np.maximum(0.0, schedule.budget - schedule.spent(self.picks()))
         return left
 

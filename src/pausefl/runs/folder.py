@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,22 +55,44 @@ def stored_config(folder: Path) -> Config:
 def read_run(folder: Path) -> RunData:
     """Return one run, finished or not; a last line that a kill cut short is left out."""
     metrics = _metrics(folder) or _refuse(folder)
-    try:
+    with _damage_told(folder):
         summary = folder / "summary.json"  # first of all: a run that ends meanwhile has all its rounds before it
         done = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
         config = stored_config(folder)
-        text = _text(metrics)
-        records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
-        _check_records(records, config.network.clients, config.privacy.enabled)
+        records = _records(metrics, config)
         if records:
             _check_summary(done, len(records))
+    if not records:
+        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
+    return RunData(config.title, config, records, done, folder)
+
+
+def read_records(folder: Path, config: Config, rounds: int) -> list[dict[str, Any]]:
+    """Return the first rounds of a run that goes on; whatever comes after them is not looked at."""
+    with _damage_told(folder):
+        return _records(folder / METRICS[0], config, rounds) if (folder / METRICS[0]).exists() else []
+
+
+def last_record(folder: Path) -> dict[str, Any] | None:
+    """Return the newest record of a run that is being played by another process."""
+    try:
+        with (folder / METRICS[0]).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 65_536))
+            lines = file.read().split(b"\n")
+        record: dict[str, Any] = json.loads(lines[-2])
+    except (OSError, ValueError, IndexError):
+        return None
+    return record
+
+
+@contextmanager
+def _damage_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(f"{folder} holds a damaged run ({error}); delete it and run it again") from None
     except OSError as error:
         raise ConfigError(f"{folder} cannot be read ({error}); check the folder and its permissions") from None
-    if not records:
-        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    return RunData(config.title, config, records, done, folder)
 
 
 def _metrics(folder: Path) -> Path | None:
@@ -79,9 +103,13 @@ def _refuse(folder: Path) -> NoReturn:
     raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
 
 
-def _text(path: Path) -> str:
+def _records(path: Path, config: Config, rounds: int | None = None) -> list[dict[str, Any]]:
+    """Parse and check the lines of a run, all or the first ``rounds``: the one place that does."""
     data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    whole = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")[:-1]  # the last line may be cut
+    records = [json.loads(line) for line in whole[:rounds] if line]
+    _check_records(records, config.network.clients, config.privacy.enabled)
+    return records
 
 
 def _check_records(records: Sequence[Any], clients: int, bounded: bool) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.comparable import ONE_RUN, differences
 from pausefl.runs.config import Config
+from pausefl.runs.data import RunData
+from pausefl.runs.folder import last_record
 from pausefl.runs.play import run
 from pausefl.system.processes import follow_parent
 
-Progress = Callable[[int, int], None]
-"""Told (which run, how many rounds it has played)."""
+Progress = Callable[[int, Mapping[str, Any]], None]
+"""Told (which run, the record of its last round)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +33,16 @@ class Task:
 
 
 def run_many(
-    tasks: Sequence[Task], *, data_dir: Path | None = None, jobs: int = 1, progress: Progress = lambda _a, _b: None
-) -> list[dict[str, Any]]:
-    """Run all tasks, ``jobs`` at a time; return their summaries in order."""
+    tasks: Sequence[Task], *, data_dir: Path | None = None, jobs: int = 1, progress: Progress | None = None
+) -> list[RunData]:
+    """Run all tasks, ``jobs`` at a time; return the runs in order."""
     _require_different(tasks)
     if jobs == 1 or len(tasks) == 1:
+        told = progress or (lambda _which, _record: None)
         return [
-            run(
-                task.config, task.out, data_dir=data_dir, jobs=jobs,
-                watch=lambda record, i=i: progress(i, record["round"]),  # type: ignore[misc]
-            )
+            run(task.config, task.out, data_dir=data_dir, jobs=jobs, watch=partial(told, i))
             for i, task in enumerate(tasks)
-        ]  # fmt: skip
+        ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=follow_parent) as pool:
         futures = [pool.submit(run, task.config, task.out, data_dir=data_dir) for task in tasks]
@@ -52,7 +53,8 @@ def run_many(
                 for future in done:
                     future.result()
                 for i, task in enumerate(tasks):
-                    progress(i, _rounds_so_far(task.out))
+                    if progress is not None and (record := last_record(task.out)) is not None:
+                        progress(i, record)
         except BrokenProcessPool:
             raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
         except BaseException:
@@ -70,10 +72,3 @@ def _require_different(tasks: Sequence[Task]) -> None:
     for (i, one), (j, other) in combinations(enumerate(task.config for task in tasks), 2):
         if not differences(one, other, ONE_RUN):
             raise ConfigError(f"{tasks[i].out} and {tasks[j].out} would be one run; leave one out, or mend what is set")
-
-
-def _rounds_so_far(out: Path) -> int:
-    try:
-        return (out / "metrics.jsonl").read_bytes().count(b"\n")
-    except OSError:
-        return 0
