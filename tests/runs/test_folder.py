@@ -109,7 +109,7 @@ def test_a_run_that_was_written_with_the_key_paper_scale_is_read(selection: str,
     assert older != now
     (tmp_path / "config.toml").write_text(older)
     assert read_run(tmp_path).name == name
-    assert run(make_config(content), tmp_path)["rounds"] == 1  # and it is the same run
+    assert run(make_config(content), tmp_path).summary["rounds"] == 1  # and it is the same run
 
 
 @pytest.mark.parametrize("override", ["selection.paper_scale=true", "selection.paper_scale=false"])
