@@ -1,0 +1,381 @@
+"""Every option and argument of every command is alive: one row each, with calls that differ in it and what must follow.
+
+All calls are real ones.  Each works in a folder of its own beside a stock of files that none of them changes.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import resource
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+import typer
+
+from pausefl import __version__
+from pausefl.cli import app, main
+from pausefl.learn import download
+from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit, SimulatedNoise, SqliteLedger
+from pausefl.privacy.audit import audit
+from pausefl.runs.config import Config, load_config
+from pausefl.runs.play import run
+from pausefl.studies.claims import CLAIMS
+from pausefl.studies.evidence import gather
+
+Ask = Callable[[str], "Seen"]
+
+FILES = {
+    "run.toml": """
+        learning.enabled = false
+        network.clients = 6
+        selection = {policy = "random", per_round = 2}
+        run.rounds = 3""",
+    "longer.toml": "learning.enabled = false\nrun.rounds = 4",
+    "mnist.toml": """
+        data.name = "mnist"
+        network.clients = 2
+        selection.per_round = 1
+        learning.model = "linear"
+        run.rounds = 1""",
+    "study.toml": """
+        study = {title = "Mine", policies = ["random", "all"], seeds = 2, half = ["run.rounds=2"]}
+        learning.enabled = false
+        network.clients = 12
+        selection.per_round = 3
+        run.rounds = 3""",
+    "other.toml": 'study = {title = "Yours", policies = ["pause"]}\nlearning.enabled = false\nrun.rounds = 2',
+    "mnist-study.toml": """
+        study = {title = "Images", policies = ["random"]}
+        data.name = "mnist"
+        network.clients = 2
+        selection.per_round = 1
+        learning.model = "linear"
+        run.rounds = 1""",
+    "trained.toml": """
+        data.train_size = 100
+        network.clients = 4
+        selection = {policy = "random", per_round = 2}
+        privacy.enabled = false
+        run.rounds = 6""",
+    "wombat.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
+    "quokka.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a call: exit code, outputs, its folder, and the time its child processes have worked."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+    children: float
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def config(self, place: str = "out") -> Config:
+        return load_config(self.folder / place / "config.toml")
+
+    def summary(self, place: str = "out") -> Any:
+        return json.loads((self.folder / place / "summary.json").read_text())
+
+    def page(self, place: str = "out/report.html") -> str:
+        return (self.folder / place).read_text()
+
+    def runs(self, place: str = "out") -> list[str]:
+        """The folders of runs below this one."""
+        top = self.folder / place
+        return sorted(str(path.parent.relative_to(top)) for path in top.rglob("config.toml"))
+
+
+def images(name: str, count: int) -> Dataset:
+    rng = np.random.default_rng(count)
+    train, test = (rng.integers(0, 256, (n, 1, 28, 28), dtype=np.uint8) for n in (count, 20))
+    return Dataset(name, train, np.arange(count) % 10, test, np.arange(20) % 10)
+
+
+def raw(data: Dataset) -> list[bytes]:
+    return [
+        b"\0" * 16 + data.train_images.tobytes(), b"\0" * 8 + data.train_labels.astype(np.uint8).tobytes(),
+        b"\0" * 16 + data.test_images.tobytes(), b"\0" * 8 + data.test_labels.astype(np.uint8).tobytes(),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("stock")
+    for name, content in FILES.items():
+        (folder / name).write_text(content)
+    for name, count in (("small", 40), ("large", 60)):
+        store_dataset(images("mnist", count), folder / name)
+    for policy in ("random", "all"):
+        run(
+            load_config(folder / "trained.toml", [f"selection.policy={policy}"]),
+            folder / "results" / "small-iid-r1" / policy,
+        )
+    run(load_config(folder / "trained.toml", ["run.seed=1"]), folder / "results-2" / "small-iid-r2" / "again")
+    for name, releases in (("ledger.db", 3), ("longer.db", 5)):
+        ledger = SqliteLedger(folder / name)
+        for i in range(releases):
+            ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=Laplace(unit="coordinate", width=1.0))
+        ledger.reserve("b", "run/0", FixedHorizon(8.0, 4), mechanism=Gaussian(l2=1.0, delta=1e-5))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, count in (("mnist", 40), ("fashion-mnist", 60)):
+            files = raw(images(name, count))
+            for place in ("downloads", "elsewhere"):
+                (folder / place / "raw" / name).mkdir(parents=True)
+                for part, content in zip(download.IDX, files, strict=True):
+                    (folder / place / "raw" / name / part).write_bytes(content)
+            sums = tuple(download.md5(content).hexdigest() for content in files)
+            patch.setitem(download.MD5, name, sums)  # they are checked against these instead of the published ones
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def ask(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    known: dict[str, Seen] = {}
+
+    def called(line: str) -> Seen:
+        if line not in known:
+            folder, before = tmp_path_factory.mktemp("call"), Path.cwd()
+            out, err, children = StringIO(), StringIO(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            os.chdir(folder)
+            try:
+                with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop:
+                    main(shlex.split(line.replace("@", f"{stock}/")))
+            finally:
+                os.chdir(before)
+            worked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - children
+            known[line] = Seen(int(stop.value.code or 0), out.getvalue(), err.getvalue(), folder, worked)
+        return known[line]
+
+    return called
+
+
+@dataclass(frozen=True)
+class Option:
+    """``calls`` differ in the option alone; ``law`` is told what is seen of each.  ``@`` is the stock of files."""
+
+    command: str
+    name: str
+    calls: tuple[str, ...]
+    law: Callable[..., bool]
+
+
+def alone(first: Seen, second: Seen) -> bool:
+    """The first works in this process, the second in processes of its own."""
+    return first.children == 0.0 < second.children and first.code == second.code == 0
+
+
+def table_or_json(plain: Seen, as_json: Seen) -> bool:
+    return not plain.out.startswith(("[", "{")) and isinstance(as_json.json, (list, dict))
+
+
+def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int = 0, **options: Any) -> bool:
+    """The finding is that of the audit called directly."""
+    [found] = [one for one in seen.json if one["source"] == SimulatedNoise.name]
+    target = mechanism or Laplace(unit="coordinate", width=1.0)
+    noise = SimulatedNoise(np.random.default_rng(seed))
+    return (
+        asdict(audit(target, epsilon, noise, **{"runs": 300, "error": 1.0 - 0.95, **options})).items() <= found.items()
+    )
+
+
+def sizes(seen: Seen, place: str = "out") -> int:
+    return int(sum(seen.summary(place)["clients"]["size"]))
+
+
+def judged(folder: Path) -> list[Any]:
+    evidence = gather(folder)
+    return [{"claim": c.text, "tested": c.test, "findings": [asdict(one) for one in c.judge(evidence)]} for c in CLAIMS]
+
+
+COMMITTED = Path(__file__).parents[2] / "results"
+AUDIT = "--source simulated --json"
+ATTACK = f"laplace --epsilon 1 --runs 300 {AUDIT}"
+SMOKE = "@study.toml --scale smoke --seeds 1 --policy random --jobs 1 --out out"
+TUNE = "@study.toml network.dropout 0.1,0.3 --scale smoke --jobs 1 --out out"
+DEMO = "--rounds 1 --jobs 1"
+PLAYED = "@results/small-iid-r1/random @results/small-iid-r1/all"
+
+OPTIONS = (
+    Option("", "version", ("--version", "--help"),
+           lambda version, rest: version.out == f"pausefl {__version__}\n" != rest.out),
+    Option("run", "config", ("@run.toml --out out", "@longer.toml --out out"),
+           lambda a, b: (a.summary()["rounds"], b.summary()["rounds"]) == (3, 4)),
+    Option("run", "out", ("@run.toml --out out", "@run.toml --out in/there"),
+           lambda a, b: (a.runs("."), b.runs(".")) == (["out"], ["in/there"])),
+    Option("run", "overrides", ("@run.toml --out out", "@run.toml --out out --set run.rounds=5 --set run.seed=7"),
+           lambda a, b: [(s.summary()["rounds"], s.summary()["seed"]) for s in (a, b)] == [(3, 0), (5, 7)]),
+    Option("run", "seeds", ("@run.toml --out out", "@run.toml --out out --seeds 2 --set run.seed=4"),
+           lambda a, b: (a.runs(), b.runs()) == (["."], ["seed-4", "seed-5"]) and b.summary("out/seed-5")["seed"] == 5),
+    Option("run", "jobs", ("@run.toml --out out --seeds 2 --jobs 1", "@run.toml --out out --seeds 2 --jobs 2"), alone),
+    Option("run", "data_dir", ("@mnist.toml --out out --data-dir @small", "@mnist.toml --out out --data-dir @large"),
+           lambda a, b: (sizes(a), sizes(b)) == (40, 60)),
+    Option("run", "tensorboard", ("@run.toml --out out", "@run.toml --out out --tensorboard"),
+           lambda a, b: not (a.folder / "out/tensorboard").exists() and any((b.folder / "out/tensorboard").iterdir())),
+    Option("run", "as_json", ("@run.toml --out out", "@run.toml --out out --json"),
+           lambda a, b: table_or_json(a, b) and b.json == [b.summary()]),
+    Option("demo", "out", (DEMO, f"{DEMO} --out there"),
+           lambda a, b: len(a.runs("runs/demo")) == len(b.runs("there")) == 7 and b.page("there/report.html") != ""),
+    Option("demo", "rounds", (DEMO, "--rounds 2 --jobs 1"),
+           lambda *both: [{s.config(f"runs/demo/{r}").run.rounds for r in s.runs("runs/demo")} for s in both]
+           == [{1}, {2}]),
+    Option("demo", "seed", (DEMO, f"{DEMO} --seed 5"),
+           lambda *both: [{s.config(f"runs/demo/{r}").run.seed for r in s.runs("runs/demo")} for s in both]
+           == [{0}, {5}]),
+    Option("demo", "jobs", (DEMO, "--rounds 1 --jobs 2"), alone),
+    Option("demo", "as_json", (DEMO, f"{DEMO} --json"), lambda a, b: table_or_json(a, b) and len(b.json) == 7),
+    Option("study", "name", (SMOKE, SMOKE.replace("study", "other").replace("random", "pause")),
+           lambda a, b: a.runs() == ["random/seed-0"] and b.runs() == ["pause/seed-0"] and "Yours" in b.page()),
+    Option("study", "listed", ("--list", "--list --json"),
+           lambda a, b: all(one["name"] in a.out and one["title"] in a.out for one in b.json) and len(b.json) >= 10),
+    Option("study", "scale", (SMOKE, SMOKE.replace("smoke", "half"), SMOKE.replace("smoke", "full")),
+           lambda *all_: [s.config("out/random/seed-0").run.rounds for s in all_] == [4, 2, 3]
+           and ["scale" in s.out.splitlines()[-2] for s in all_] == [True, True, False]),
+    Option("study", "seeds", (SMOKE, SMOKE.replace("--seeds 1", "--seeds 3"), SMOKE.replace("--seeds 1", "").replace(
+           "smoke", "half")), lambda *all_: [len(s.runs()) for s in all_] == [1, 3, 2]),
+    Option("study", "policies", (SMOKE, SMOKE.replace("--policy random", "")),
+           lambda a, b: a.runs() == ["random/seed-0"] and b.runs() == ["all/seed-0", "random/seed-0"]),
+    Option("study", "jobs", (f"{SMOKE} --seeds 2", f"{SMOKE} --seeds 2 --jobs 2"), alone),
+    Option("study", "out", (SMOKE, SMOKE.replace("--out out", "")),
+           lambda a, b: a.runs() == b.runs("runs/study-smoke") == ["random/seed-0"]),
+    Option("study", "reference", (SMOKE, f"{SMOKE} --reference @wombat.csv --reference @quokka.csv"),
+           lambda a, b: "wombat" not in a.page() and "wombat" in b.page() and "quokka" in b.page()),
+    Option("study", "data_dir", tuple(f"@mnist-study.toml --scale full --out out --data-dir @{d}" for d in (
+           "small", "large")), lambda *both: [sizes(s, "out/random/seed-0") for s in both] == [40, 60]),
+    Option("study", "overrides", (SMOKE, f"{SMOKE} --set run.rounds=6"),
+           lambda *both: [s.summary("out/random/seed-0")["rounds"] for s in both] == [4, 6]),
+    Option("study", "as_json", (SMOKE, f"{SMOKE} --json"), table_or_json),
+    Option("tune", "study", tuple(TUNE.replace("smoke", "full").replace("study", name) for name in ("study", "other")),
+           lambda *both: [s.config("out/0.1").network.clients for s in both] == [12, 30]),
+    Option("tune", "key", (TUNE, TUNE.replace("network.dropout", "privacy.decay")),
+           lambda a, b: (a.config("out/0.3").network.dropout, b.config("out/0.3").privacy.decay) == (0.3, 0.3)
+           and b.config("out/0.3").network.dropout == 0.0),
+    Option("tune", "values", (TUNE, TUNE.replace("0.1,0.3", "0.2")),
+           lambda a, b: (a.runs(), b.runs()) == (["0.1", "0.3"], ["0.2"])),
+    Option("tune", "policy", (TUNE, f"{TUNE} --policy pause"),
+           lambda *both: [s.config("out/0.1").selection.policy for s in both] == ["random", "pause"]),
+    Option("tune", "seed", (TUNE, f"{TUNE} --seed 3"),
+           lambda *both: [s.config("out/0.1").run.seed for s in both] == [100, 3]),
+    Option("tune", "scale", (TUNE, TUNE.replace("smoke", "half"), TUNE.replace("smoke", "full")),
+           lambda *all_: [s.config("out/0.1").run.rounds for s in all_] == [4, 2, 3]),
+    Option("tune", "jobs", (TUNE, TUNE.replace("--jobs 1", "--jobs 2")), alone),
+    Option("tune", "out", (TUNE, TUNE.replace("--out out", "")),
+           lambda a, b: a.runs() == b.runs("runs/tune-study-network.dropout") == ["0.1", "0.3"]),
+    Option("tune", "data_dir", tuple(f"@mnist-study.toml learning.lr 0.1 --scale full --out out --data-dir @{d}"
+           for d in ("small", "large")), lambda *both: [sizes(s, "out/0.1") for s in both] == [40, 60]),
+    Option("tune", "overrides", (TUNE, f"{TUNE} --set run.rounds=6"),
+           lambda *both: [s.summary("out/0.1")["rounds"] for s in both] == [4, 6]),
+    Option("tune", "as_json", (TUNE, f"{TUNE} --json"), lambda a, b: table_or_json(a, b) and len(b.json) == 2),
+    Option("compare", "folders", (f"{PLAYED} --json", "@results/small-iid-r1/all --json", "@results-2 --json"),
+           lambda *all_: [{p["name"]: p["seeds"] for p in s.json} for s in all_]
+           == [{"random (no privacy)": 1, "all (no privacy)": 1}, {"all (no privacy)": 1}, {"random (no privacy)": 1}]),
+    Option("compare", "target", (f"{PLAYED} --json --target 15", f"{PLAYED} --json --target 20 --target 25"),
+           lambda *both: [sorted(s.json[0]["time_to"]) for s in both] == [["15.0"], ["20.0", "25.0"]]),
+    Option("compare", "as_json", (PLAYED, f"{PLAYED} --json"), table_or_json),
+    Option("report", "folders", (PLAYED, "@results/small-iid-r1/all"),
+           lambda a, b: "random" in a.page("report.html") and "random (no" not in b.page("report.html")),
+    Option("report", "out", (PLAYED, f"{PLAYED} --out mine.html"),
+           lambda a, b: a.page("report.html") == b.page("mine.html") and not (b.folder / "report.html").exists()),
+    Option("report", "title", (PLAYED, f"{PLAYED} --title Marsupials"),
+           lambda a, b: "<title>Marsupials" in b.page("report.html") and "Marsupials" not in a.page("report.html")),
+    Option("report", "reference", (PLAYED, f"{PLAYED} --reference @wombat.csv"),
+           lambda a, b: "wombat" in b.page("report.html") and "wombat" not in a.page("report.html")),
+    Option("report", "images", (PLAYED, f"{PLAYED} --images drawn"),
+           lambda a, b: not (a.folder / "drawn").exists() and {p.suffix for p in (b.folder / "drawn").iterdir()}
+           == {".png", ".svg"}),
+    Option("data fetch", "name", ("mnist --data-dir @downloads", "fashion-mnist --data-dir @downloads"),
+           lambda *both: [len(load_dataset(name, Path(s.out.removeprefix("wrote ").strip()).parent).train_labels)
+                          for s, name in zip(both, ("mnist", "fashion-mnist"), strict=True)] == [40, 60]),
+    Option("data fetch", "data_dir", ("mnist --data-dir @downloads", "mnist --data-dir @elsewhere"),
+           lambda *both: [Path(s.out.removeprefix("wrote ").strip()).parent.name for s in both]
+           == ["downloads", "elsewhere"]),
+    Option("data list", "data_dir", ("--data-dir @small --json", "--data-dir @nowhere --json"),
+           lambda a, b: (a.json["data"]["mnist"], b.json["data"]["mnist"]) == (True, False)),
+    Option("data list", "as_json", ("--data-dir @small", "--data-dir @small --json"), table_or_json),
+    Option("ledger show", "path", ("@ledger.db --json", "@longer.db --json"),
+           lambda *both: [[one["releases"] for one in s.json] for s in both] == [[3, 1], [5, 1]]),
+    Option("ledger show", "dimension", ("@ledger.db --json", "@ledger.db --json --dimension 10"),
+           lambda a, b: a.json[0]["whole_update"] is None
+           and b.json[0]["whole_update"] == pytest.approx(10 * a.json[0]["spent"])),
+    Option("ledger show", "delta", ("@ledger.db --json --delta 1e-4", "@ledger.db --json --delta 1e-8"),
+           lambda *both: [s.json[0]["tight_delta"] for s in both] == [1e-4, 1e-8]),
+    Option("ledger show", "as_json", ("@ledger.db", "@ledger.db --json"), table_or_json),
+    Option("ledger verify", "path", ("@ledger.db --json", "@longer.db --json"),
+           lambda *both: [s.json["rows"] for s in both] == [4, 6]),
+    Option("ledger verify", "head", ("@ledger.db --json", f"@ledger.db --json --head {'f' * 64}"),
+           lambda a, b: (a.code, b.code) == (0, 2)),
+    Option("ledger verify", "as_json", ("@ledger.db", "@ledger.db --json"), table_or_json),
+    Option("ledger export", "path", ("@ledger.db", "@longer.db"), lambda *both: [len(s.json) for s in both] == [4, 6]),
+    Option("ledger export", "form", ("@ledger.db", "@ledger.db --format csv"),
+           lambda a, b: [r["release"] for r in csv.DictReader(b.out.splitlines())] == [r["release"] for r in a.json]),
+    Option("ledger export", "as_json", ("@ledger.db --format csv", "@ledger.db --format csv --json"), table_or_json),
+    Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
+           "laplace", "laplace-update", "gaussian", "privunit", "privunit-sphere", "privunit-norm")),
+           lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (
+               Laplace(unit="coordinate", width=1.0), Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-5),
+               PrivUnit(l2=1.0), PrivUnit(l2=1.0, kind="sphere"), PrivUnit(l2=1.0, norm="private"))]),
+    Option("audit", "epsilon", (ATTACK, ATTACK.replace("--epsilon 1", "--epsilon 2")),
+           lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
+    Option("audit", "source", tuple(ATTACK.replace("simulated", s) for s in ("simulated", "secure", "both")),
+           lambda *all_: [[one["private"] for one in s.json] for s in all_] == [[False], [True], [True, False]]),
+    Option("audit", "runs", (ATTACK, ATTACK.replace("300", "400")), lambda a, b: attacked(a) and attacked(b, runs=400)),
+    Option("audit", "delta", tuple(f"gaussian --epsilon 1 --runs 300 {AUDIT} {d}" for d in ("", "--delta 0.01")),
+           lambda a, b: attacked(a, Gaussian(l2=1.0, delta=1e-5)) and attacked(b, Gaussian(l2=1.0, delta=0.01))),
+    Option("audit", "confidence", (ATTACK, f"{ATTACK} --confidence 0.75"),
+           lambda a, b: attacked(a) and attacked(b, error=0.25)),
+    Option("audit", "seed", (ATTACK, f"{ATTACK} --seed 3"), lambda a, b: attacked(a) and attacked(b, seed=3)),
+    Option("audit", "low_bits", (f"{ATTACK} --low-bits", f"{ATTACK} --no-low-bits"),
+           lambda a, b: attacked(a, low_bits=True) and attacked(b, low_bits=False) and a.json != b.json),
+    Option("audit", "as_json", (ATTACK.removesuffix("--json"), ATTACK),
+           lambda a, b: a.out.startswith("Laplace") and isinstance(b.json, list)),
+    Option("paper keep", "folders", (f"{PLAYED} --out kept", "@results/small-iid-r1/all --out kept"),
+           lambda *both: [len(s.runs("kept")) for s in both] == [2, 1]),
+    Option("paper keep", "out", ("@results/small-iid-r1/all --out kept", "@results/small-iid-r1/all --out there"),
+           lambda a, b: a.runs("kept") == b.runs("there") and not (b.folder / "kept").exists()),
+    Option("paper claims", "folder", ("@results --json", f"{COMMITTED} --json"),
+           lambda a, b: [c["claim"] for c in a.json] == [c["claim"] for c in b.json] and b.json == judged(COMMITTED)
+           and not any(f["verdict"] == "holds" for c in a.json for f in c["findings"])),
+    Option("paper claims", "out", ("@results", "@results --out page.md"),
+           lambda a, b: b.page("page.md").replace(" --out page.md", "").strip() == a.out.strip()),
+    Option("paper claims", "as_json", ("@results", "@results --json"), table_or_json),
+    Option("paper results", "folder", ("@results --out page.md", "@results-2 --out page.md"),
+           lambda a, b: "`small-iid-r1`" in a.page("page.md") and "`small-iid-r2`" in b.page("page.md")),
+    Option("paper results", "out", ("@results --out page.md", "@results --out in.md"),
+           lambda a, b: a.page("page.md").replace("page.md", "in.md") == b.page("in.md")),
+)  # fmt: skip
+
+TYPERS_OWN = {("", "install_completion"), ("", "show_completion")}
+
+
+@pytest.mark.parametrize("row", OPTIONS, ids=lambda row: f"{row.command} {row.name}".strip())
+def test_an_option_does_what_it_should(row: Option, ask: Ask) -> None:
+    seen = [ask(f"{row.command} {call}") for call in row.calls]
+    assert row.law(*seen), "\n".join(f"{one.code}: {one.out[-800:]}{one.err[-800:]}" for one in seen)
+
+
+def test_every_option_has_a_row_and_every_row_an_option() -> None:
+    assert {(row.command, row.name) for row in OPTIONS} == set(_options(typer.main.get_command(app))) - TYPERS_OWN
+
+
+def _options(command: click.Command, path: str = "") -> Iterator[tuple[str, str]]:
+    for parameter in command.params:
+        yield path, str(parameter.name)
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _options(inner, f"{path} {name}".strip())
