@@ -23,7 +23,7 @@ from pausefl.learn.models import build_model
 from pausefl.learn.training import ClientData, LocalPlan
 from pausefl.privacy import Geometric, Laplace
 from pausefl.selector import Selector
-from pausefl.sim.engine import PrivacyPlan, Simulation
+from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import two_groups
 from pausefl.sim.network import Network
 
@@ -80,10 +80,9 @@ def _ours(model: str, data: ClientData, per_round: int, jobs: int) -> tuple[Call
     net = build_model(model, data.shape, 10, seed=0)
     learner = learner_for(net, data, LocalPlan(), seed=0, most=per_round, jobs=jobs)
     clients = len(data.parts)
-    schedule = Geometric(200.0, 0.04)
-    selector = Selector(data.sizes, per_round, "random", schedule=schedule, tau_min=0.05)
-    plan = PrivacyPlan(Laplace(unit="coordinate", width=0.003), schedule)
-    simulation = Simulation(selector, Network(two_groups(clients), 0), learner=learner, privacy=plan)
+    selector = Selector(data.sizes, per_round, "random", schedule=Geometric(200.0, 0.04), tau_min=0.05)
+    mechanism = Laplace(unit="coordinate", width=0.003)
+    simulation = Simulation(selector, Network(two_groups(clients), 0), learner=learner, mechanism=mechanism)
     records = simulation.play(ROUNDS + BLOCK, pause_every=BLOCK)
     return lambda _: next(records), simulation
 

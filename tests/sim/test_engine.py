@@ -2,14 +2,17 @@
 
 import math
 from concurrent.futures import Future
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from pausefl.privacy import FixedHorizon, Geometric, Laplace
+from pausefl.errors import InvalidValueError
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Schedule
+from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.selector import Selector
 from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
-from pausefl.sim.engine import PrivacyPlan, Simulation
+from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import Quantile, Trace, two_groups
 from pausefl.sim.learner import Scores
 from pausefl.sim.network import Network
@@ -53,9 +56,10 @@ class Counting:
 
 
 def simulation(
-    network: Network | None = None, policy: str = "pause", sizes: object = None, **more: object
-) -> Simulation:
-    selector = Selector(np.ones(6) if sizes is None else sizes, 2, policy, tau_min=0.05, schedule=Geometric(10.0, 0.1))
+    network: Network | None = None, policy: str = "pause", sizes: object = None,
+    schedule: Schedule = Geometric(10.0, 0.1), **more: object,  # noqa: B008 - frozen
+) -> Simulation:  # fmt: skip
+    selector = Selector(np.ones(6) if sizes is None else sizes, 2, policy, tau_min=0.05, schedule=schedule)
     return Simulation(selector, network or Network(two_groups(6), seed=1), **more)
 
 
@@ -91,8 +95,8 @@ def test_draws_with_replacement_bring_their_own_weights() -> None:
 def test_late_clients_are_left_out_observed_at_the_deadline_and_charged() -> None:
     table = np.array([[0.1, 0.2, 0.9, 0.9, 0.9, 0.9]])
     learner = Counting()
-    plan = PrivacyPlan(Laplace(unit="coordinate", width=1e-3), Geometric(10.0, 0.1))
-    sim = simulation(Network(Trace(table), 0, deadline=0.5), "all", learner=learner, privacy=plan)
+    mechanism = Laplace(unit="coordinate", width=1e-3)
+    sim = simulation(Network(Trace(table), 0, deadline=0.5), "all", learner=learner, mechanism=mechanism)
     record = sim.step()
     assert learner.trained == [(1, [0, 1])]
     assert record["latency"] == 0.5
@@ -177,14 +181,52 @@ def test_latency_families_have_the_means_they_say(family: str) -> None:
 
 
 def test_a_client_whose_epsilon_has_faded_releases_nothing() -> None:
-    plan = PrivacyPlan(Laplace(unit="coordinate", width=1e-3), Geometric(10.0, 5.0))
-    sim = simulation(policy="all", learner=Counting(), privacy=plan)
+    mechanism = Laplace(unit="coordinate", width=1e-3)
+    sim = simulation(policy="all", schedule=Geometric(10.0, 5.0), learner=Counting(), mechanism=mechanism)
     models = []
     for _ in range(8):
         sim.step()
         models.append(sim.model.copy())
     assert not (models[0] == models[1]).all()
     assert (models[-1] == models[-2]).all()  # e^(-40) is below what any mechanism accepts
+
+
+def test_a_client_at_the_limit_of_delta_releases_nothing() -> None:
+    """As in a real ledger: of releases with a delta of 3e-4 the limit of 1e-3 allows three."""
+    mechanism = Gaussian(l2=1.0, delta=3e-4)
+    sim = simulation(policy="all", schedule=FixedHorizon(40.0, 20), learner=Counting(), mechanism=mechanism)
+    models, deltas = [sim.model.copy()], []
+    for _ in range(6):
+        deltas.append(sim.step()["max_delta"])
+        models.append(sim.model.copy())
+    moved = [not np.array_equal(new, old) for old, new in pairwise(models)]
+    assert moved == [True] * 3 + [False] * 3
+    assert deltas == pytest.approx([3e-4, 6e-4, 9e-4, DELTA_LIMIT, DELTA_LIMIT, DELTA_LIMIT])
+
+
+def test_an_epsilon_that_the_mechanism_cannot_use_is_refused() -> None:
+    sim = simulation(schedule=FixedHorizon(1e7, 1), learner=Counting(), mechanism=Laplace(unit="update", l1=1.0))
+    with pytest.raises(InvalidValueError, match="at most 1e\\+06 for laplace"):
+        sim.step()
+
+
+def test_clients_at_the_end_of_their_schedule_are_not_asked_again() -> None:
+    sim = simulation(schedule=FixedHorizon(8.0, 2))
+    members = [sim.step()["members"] for _ in range(8)]
+    assert [len(one) for one in members] == [2] * 6 + [0] * 2
+    assert sim.selector.cohort.picks.tolist() == [2] * 6
+
+
+def test_a_schedule_that_cannot_charge_is_refused() -> None:
+    class Estimate:
+        budget, limit = 1.0, None
+
+        def spent(self, plays: object) -> np.ndarray:
+            return np.zeros(np.shape(plays))
+
+    selector = Selector(np.ones(6), 2, schedule=Estimate())
+    with pytest.raises(InvalidValueError, match="must be a Schedule"):
+        Simulation(selector, Network(two_groups(6), seed=1), mechanism=Laplace(unit="update", l1=1.0))
 
 
 def test_noise_has_the_scale_of_the_schedule() -> None:
@@ -195,11 +237,9 @@ def test_noise_has_the_scale_of_the_schedule() -> None:
         def train(self, model: np.ndarray, members: np.ndarray, number: int) -> np.ndarray:
             return np.zeros((len(members), 20_000), dtype=np.float32)
 
-    schedule = FixedHorizon(8.0, 4)
-    selector = Selector(np.ones(1), 1, "all", schedule=schedule)
+    selector = Selector(np.ones(1), 1, "all", schedule=FixedHorizon(8.0, 4))
     network = Network(Trace(np.array([[0.1]])), 0)
-    plan = PrivacyPlan(Laplace(unit="coordinate", width=0.5), schedule)
-    sim = Simulation(selector, network, learner=Still(), privacy=plan)
+    sim = Simulation(selector, network, learner=Still(), mechanism=Laplace(unit="coordinate", width=0.5))
     sim.step()
     # The standard deviation of Laplace(b) is sqrt(2) b; relative error of 20,000 draws: 5 standard errors are 4 %.
     assert sim.model.std() == pytest.approx(math.sqrt(2) * 0.5 / 2.0, rel=0.04)

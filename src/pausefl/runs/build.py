@@ -14,7 +14,7 @@ from pausefl.runs.network import build_availability, build_latency
 from pausefl.selection import PUBLISHED_KAPPA, Annealer, Fastest, Policy, SaPause, SaPauseAsPublished, policy_by_name
 from pausefl.selection.annealing import DEFAULT_KAPPA
 from pausefl.selector import Selector
-from pausefl.sim.engine import PrivacyPlan, Simulation
+from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import LatencyModel
 from pausefl.sim.learner import Learner
 from pausefl.sim.network import Network
@@ -37,21 +37,19 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     labels = None
     if config.network.clusters is not None:
         labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
-    schedule = config.privacy.as_schedule()
-    private = config.privacy.enabled and learner is not None
-    plan = PrivacyPlan(_mechanism(config.privacy), schedule) if private else None
+    mechanism = _mechanism(config.privacy) if config.privacy.enabled and learner is not None else None
     selection = config.selection
     selector = Selector(
         sizes, selection.per_round, policy, alpha=selection.alpha, beta=selection.beta,
-        gamma=selection.gamma, zeta=selection.zeta, schedule=schedule, tau_min=config.network.tau_min,
-        clusters=labels, rho=selection.rho, seed=seed,
+        gamma=selection.gamma, zeta=selection.zeta, schedule=config.privacy.as_schedule(),
+        tau_min=config.network.tau_min, clusters=labels, rho=selection.rho, seed=seed,
     )  # fmt: skip
     network = Network(
         latency, seed, build_availability(config.network), config.network.dropout, config.network.deadline, labels,
         config.network.congestion,
     )  # fmt: skip
     return Simulation(
-        selector, network, learner=learner, privacy=plan, seed=seed, evaluate_every=config.run.evaluate_every
+        selector, network, learner=learner, mechanism=mechanism, seed=seed, evaluate_every=config.run.evaluate_every
     )
 
 

@@ -63,14 +63,17 @@ class Problem:
             speed, cohort.shares, cohort.picks, cohort.releases, rounds=self.number - 1, m=self.per_round
         )
 
+    def solvent(self) -> BoolArray:
+        """Return which clients are present and have budget left."""
+        present, limit = self.cohort.present, self.reward.schedule.limit
+        return present if limit is None else present & (self.cohort.releases < limit)
+
     def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int) -> IntArray:
         """Return the rows of the clients that are present, available and have budget left; at least ``need``."""
         mask = self.cohort.present
         if available is not None:
             mask = mask & self._mask(available)
-        limit = self.reward.schedule.limit
-        solvent = mask if limit is None else mask & (self.cohort.releases < limit)
-        rows = np.flatnonzero(solvent)
+        rows = np.flatnonzero(mask & self.solvent())
         if len(rows) < need:
             broke = int(mask.sum()) - len(rows)
             raise NotEnoughClientsError(

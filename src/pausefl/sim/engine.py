@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import BudgetExceededError
-from pausefl.privacy import Mechanism, SimulatedNoise
-from pausefl.privacy.schedule import Schedule
+from pausefl.errors import BudgetExceededError, require
+from pausefl.privacy import Mechanism, Schedule, SimulatedNoise
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, charged_epsilon
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.selector.round import Selection
@@ -24,22 +25,15 @@ from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.system.state_file import arrays_under
-from pausefl.types import BoolArray, ClientId, FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyPlan:
-    """How updates are bounded and noised, and how each client's budget is spread over its releases."""
-
-    mechanism: Mechanism
-    schedule: Schedule
+from pausefl.types import ClientId, FloatArray, IntArray
 
 
 class Simulation:
     """Federated training with a virtual clock.
 
-    Without a learner only selection and clock run; without a privacy plan updates are sent as they are.  Simulated
-    noise is repeatable and therefore not private; the clients are simulated, too.
+    Without a learner only selection and clock run; without a ``mechanism`` updates are sent as they are.  The budget of
+    each client is spread over its releases by the selector's schedule, and charged by the rule of the real ledger.
+    Simulated noise is repeatable and therefore not private; the clients are simulated, too.
     """
 
     def __init__(
@@ -48,11 +42,14 @@ class Simulation:
         network: Network,
         *,
         learner: Learner | None = None,
-        privacy: PrivacyPlan | None = None,
+        mechanism: Mechanism | None = None,
         seed: int = 0,
         evaluate_every: int = 1,
     ) -> None:
-        self._selector, self._network, self._learner, self._privacy = selector, network, learner, privacy
+        schedule = selector.reward.schedule
+        fine = mechanism is None or isinstance(schedule, Schedule)
+        require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
+        self._selector, self._network, self._learner, self._mechanism = selector, network, learner, mechanism
         self._seed, self._evaluate_every = seed, evaluate_every
         self._clock = VirtualClock()
         self._number = 0
@@ -110,7 +107,7 @@ class Simulation:
         number = self._number + 1
         self._online = self._network.online(self._online, number)
         record: dict[str, Any] = {"round": number, "members": [], "latency": 0.0, "arrived": 0, "terms": None}
-        ready = self._online & self._solvent()
+        ready = self._online & self._selector.problem().solvent()
         scores = None
         if ready.any():
             chosen = self._selector.select(None if ready.all() else ready, allow_fewer=True)
@@ -136,12 +133,12 @@ class Simulation:
         """Say in one line what the leakage numbers cover."""
         if self._learner is None:
             return "no training: nothing was released; leakage counts what the picks would have spent"
-        if self._privacy is None:
+        if self._mechanism is None:
             return "no privacy: updates were sent as they are"
-        budget, guarantee = self._privacy.schedule.budget, self._privacy.mechanism.guarantee
-        said = replace(guarantee, delta=0.0).sentence(budget, len(self.model))
+        guarantee = self._mechanism.guarantee
+        said = replace(guarantee, delta=0.0).sentence(self._selector.reward.schedule.budget, len(self.model))
         most = int(self._selector.cohort.picks.max())
-        slack = f"; delta = {most * guarantee.delta:g} after {most} releases" if guarantee.delta else ""
+        slack = f"; delta = {_delta(guarantee.delta, most):g} after {most} releases" if guarantee.delta else ""
         return f"{said}{slack}; simulated noise, not private"
 
     def client_accuracies(self) -> FloatArray:
@@ -187,9 +184,9 @@ class Simulation:
         else:
             updates = learner.train(self.model, members, number)
         sent = np.ones(len(members), dtype=np.bool_)
-        if self._privacy is not None:
+        if self._mechanism is not None:
             for place, (client, update) in enumerate(zip(members.tolist(), updates, strict=True)):
-                released = self._release(client, update, number, self._privacy)
+                released = self._release(client, update, number, self._mechanism)
                 sent[place] = released is not None
                 if released is not None:
                     updates[place] = released
@@ -201,35 +198,37 @@ class Simulation:
         received = zip(places, updates, sent, strict=True)
         return {chosen.members[place]: update for place, update, ok in received if ok}, scores
 
-    def _release(self, client: int, update: Vector, number: int, plan: PrivacyPlan) -> Vector | None:
-        """Return what a client sends, or None if it refuses: its training broke, or no usable epsilon is left.
+    def _release(self, client: int, update: Vector, number: int, mechanism: Mechanism) -> Vector | None:
+        """Return what a client sends, or None if it refuses: its training broke, or its budget or delta is used up.
 
         It is charged in either case, as are members that never arrive: observing the round counts every one of them.
         """
+        schedule, before = cast(Schedule, self._selector.reward.schedule), int(self._selector.cohort.picks[client])
+        deltas = repeat(mechanism.guarantee.delta, before)
         try:
-            epsilon = plan.schedule.epsilon(int(self._selector.cohort.picks[client]) + 1)
+            epsilon = charged_epsilon(schedule, before + 1, mechanism, deltas, client)
         except BudgetExceededError:
             return None
-        if epsilon < plan.mechanism.least_epsilon or not np.isfinite(update).all():
+        if not np.isfinite(update).all():
             return None
         noise = SimulatedNoise(stream(self._seed, "noise", number, client))
-        return np.asarray(plan.mechanism.release(update, epsilon, noise).update)
-
-    def _solvent(self) -> BoolArray:
-        limit = self._selector.reward.schedule.limit
-        picks = self._selector.cohort.picks
-        return np.ones(len(picks), dtype=np.bool_) if limit is None else picks < limit
+        return np.asarray(mechanism.release(update, epsilon, noise).update)
 
     def _leakage(self) -> dict[str, Any]:
         picks = self._selector.cohort.picks
         levels = np.quantile(picks, [0.5, 0.9], method="nearest").astype(np.int64)
         spent = self._selector.reward.schedule.spent(np.array([picks.max(), *levels]))
-        if self._privacy is None:
+        if self._mechanism is None:
             return {"max_leakage": None if self._learner is not None else float(spent[0])}  # None: without bound
         leakage = {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
-        if self._privacy.mechanism.guarantee.delta:
-            leakage["max_delta"] = float(picks.max()) * self._privacy.mechanism.guarantee.delta
+        if self._mechanism.guarantee.delta:
+            leakage["max_delta"] = _delta(self._mechanism.guarantee.delta, int(picks.max()))
         return leakage
+
+
+def _delta(each: float, releases: int) -> float:
+    """Return the delta of so many releases; a client at the limit makes no more of them."""
+    return min(releases * each, DELTA_LIMIT)
 
 
 def _ready(scores: Scores) -> Future[Scores]:

@@ -100,19 +100,20 @@ def pack(update: Update, layers: Layers | None) -> FloatArray:
 def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[str, Tensor] | Tensor:
     """Return the vector in the form and precision of the update it came from, without what stays local.
 
-    What a float32 cannot hold becomes the largest it can: of what is randomised already any function may be released.
+    Narrowing it costs no privacy: of what is randomised already any function may be released.
     """
     if not isinstance(update, Mapping) or layers is None:
-        return _narrow(vector, np.asarray(update).dtype)
+        return narrowed(vector, np.asarray(update).dtype)
     parts, start = {}, 0
     for name in layers.released():
         tensor = update[name]
-        parts[name] = _narrow(vector[start : start + tensor.size].reshape(tensor.shape), tensor.dtype)
+        parts[name] = narrowed(vector[start : start + tensor.size].reshape(tensor.shape), tensor.dtype)
         start += tensor.size
     return parts
 
 
-def _narrow(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
+def narrowed(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
+    """Return values in a precision that may be narrower; what it cannot hold becomes the largest it can."""
     most = float(np.finfo(kind).max)
     return values if kind == np.float64 else np.clip(values, -most, most).astype(kind)
 
