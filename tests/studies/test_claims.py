@@ -192,7 +192,7 @@ def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path)
     page = claims_page(gather(study), CLAIMS, "pausefl paper claims results")
     assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
     assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
-    assert "where the answer is not yes:* PAUSE's rounds are shorter" in page
+    assert "*Possible explanation:* PAUSE's rounds are shorter" in page
     assert page.count("## ") == len(CLAIMS)
 
 

@@ -46,7 +46,7 @@ def study(
 ) -> None:
     """Run every policy of a study and write its report; called again, it goes on where it stopped.
 
-    Studies without training (g-function, complexity, regret, annealing) measure anew; --jobs and --data-dir do nothing.
+    A study without training measures anew; --jobs and --data-dir have no effect on it.
     """
     if listed:
         _list_studies(as_json)

@@ -16,14 +16,14 @@ from pausefl.system.toml import read_toml
 
 def study_names() -> list[str]:
     """Return the names of the paper's studies."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _shelf().iterdir() if entry.name.endswith(".toml"))
+    return sorted(entry.name.removesuffix(".toml") for entry in _paper().iterdir() if entry.name.endswith(".toml"))
 
 
 def load_study(name: str) -> Study:
     """Return a study of the paper by name, or any study by the path of its file."""
     path = Path(name)
     if name in study_names():
-        content = read_toml(_shelf() / f"{name}.toml")
+        content = read_toml(_paper() / f"{name}.toml")
     elif path.suffix == ".toml" and path.is_file():
         content = read_toml(path)
     else:
@@ -31,9 +31,12 @@ def load_study(name: str) -> Study:
     about = content.pop("study", None)
     if not isinstance(about, Mapping):
         raise ConfigError(f"{name} has no [study] section; copy one of the paper's")
+    for section, values in content.items():
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
     kind = MeasuredStudy if "measures" in about else TrainedStudy
     return kind.read(path.stem if path.suffix else name, about, content)
 
 
-def _shelf() -> Traversable:
+def _paper() -> Traversable:
     return files("pausefl.studies") / "paper"

@@ -44,7 +44,7 @@ class AboutTraining(About):
 
 @dataclass(frozen=True, slots=True)
 class TrainedStudy(Study):
-    """What is compared, and how."""
+    """What is compared: one run's settings, under some policies and seeds."""
 
     name: str
     about: AboutTraining
@@ -53,9 +53,6 @@ class TrainedStudy(Study):
     @classmethod
     def read(cls, name: str, about: Mapping[str, Any], sections: Mapping[str, Any]) -> Self:
         """Return the study that a file describes."""
-        for section, values in sections.items():
-            if not isinstance(values, Mapping):
-                raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
         return cls(name, validated(AboutTraining, about, "study"), sections)
 
     def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:

@@ -29,11 +29,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper, how it is tested, and what may be behind it where it fails."""
+    """A sentence of the paper, how it is tested, and a possible explanation where it fails."""
 
     text: str
     test: str
-    remark: str
+    explanation: str
     judge: Callable[[Evidence], Iterable[Finding]]
 
 

@@ -37,8 +37,8 @@ def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> 
         else:
             lines.append("Not yet run.")
         lines.append("")
-        if claim.remark and any(f.verdict not in _FOR for f in findings):
-            lines += [f"*What may be behind it where the answer is not yes:* {claim.remark}", ""]
+        if claim.explanation and any(f.verdict not in _FOR for f in findings):
+            lines += [f"*Possible explanation:* {claim.explanation}", ""]
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ class AboutMeasuring(About):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStudy(Study):
-    """What is measured, and how."""
+    """What is measured: a measurement's settings, and what changes at smaller scales."""
 
     name: str
     about: AboutMeasuring
@@ -48,8 +48,6 @@ class MeasuredStudy(Study):
         for section in sections:
             if section != checked.measures:
                 raise ConfigError(f"{name} has a section [{section}], but measures {checked.measures}; remove it")
-            if not isinstance(sections[section], Mapping):
-                raise ConfigError(f"{section} is {sections[section]!r}, but must be a section; mend the file")
         study = cls(name, checked, sections.get(checked.measures, {}))
         study.measurement("full")
         return study

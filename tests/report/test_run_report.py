@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,10 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page_of(folder: Path, name: str = "report.html") -> tuple[str, dict]:
-    text = write_page(run_report(read_runs([folder])), folder / name).read_text(encoding="utf-8")
+    return charts_of(write_page(run_report(read_runs([folder])), folder / name).read_text(encoding="utf-8"))
+
+
+def charts_of(text: str) -> tuple[str, dict]:
     found = re.search(r"<script type='application/json' id='charts'>(.*?)</script>", text, re.S)
     assert found
     return text, json.loads(found[1])
@@ -49,6 +53,23 @@ def test_a_policy_has_its_colour_in_every_chart(study: Path) -> None:
         assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"pause": "#0072B2", "random": "#E69F00"}, (
             name
         )
+
+
+def test_no_name_becomes_markup(study: Path, tmp_path: Path) -> None:
+    odd = "</script><script>alert(1)</script>'\"&x:Y"
+    runs = [replace(run, name=odd) for run in read_runs([study / "pause"])]
+    report = run_report(runs, f"<b>{odd}")
+    text = write_page(report, tmp_path / "r.html").read_text(encoding="utf-8")
+    escaped = "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&#39;&#34;&amp;x:Y"
+    assert f"<title>&lt;b&gt;{escaped}</title>" in text
+    assert f"data-run='{escaped}'" in text
+    assert f"<b>{escaped}</b>: " in text  # whom the guarantee covers
+    assert "alert(1)</script>" not in text
+    assert text.count("<script") == text.count("</script>") == 2
+    _, charts = charts_of(text)
+    assert all(
+        odd in scale["domain"] for chart in charts.values() for scale in chart["scales"] if "color" in scale["name"]
+    )
 
 
 def test_every_section_says_how_to_read_it(study: Path) -> None:
