@@ -79,7 +79,7 @@ def test_a_new_measurement_needs_its_class_and_its_place_in_the_registry(
     with pytest.raises(ConfigError, match=r"study\.measures is 'squares', but must be one of g-function, "):
         load_study(str(file))
     monkeypatch.setitem(KINDS, Squares.kind, Squares)
-    outcome = load_study(str(file)).play(Order(out=tmp_path / "out", scale="half"), lambda _: None)
+    outcome = load_study(str(file)).play(Order(out=tmp_path / "out", scale="half"), lambda _: [])
     assert outcome.report.title == "mine (half scale)"
     assert outcome.rows == [
         {"word": "w1", "number": "1.0", "square": "1.0"}, {"word": "w0", "number": "2.0", "square": "4.0"},
@@ -136,5 +136,5 @@ def test_bad_settings_of_a_measurement_are_named(overrides: list[str], words: st
 )
 def test_what_a_measured_study_cannot_do_is_refused(asked: dict, words: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=words):
-        measured("g-function").play(Order(out=tmp_path / "out", **asked), lambda _: None)
+        measured("g-function").play(Order(out=tmp_path / "out", **asked), lambda _: [])
     assert not (tmp_path / "out").exists()

@@ -1,12 +1,14 @@
 """Every study of training of the paper runs at smoke scale, and a copy of one can be changed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.runs.parallel import run_many
+from pausefl.runs.data import RunData
+from pausefl.runs.parallel import Task, run_many
 from pausefl.studies.load import load_study, study_names
 from pausefl.studies.measured import KINDS
 from pausefl.studies.study import Order
@@ -123,11 +125,19 @@ def test_one_run_under_two_names_is_refused_before_anything_is_trained(tmp_path:
 
 def test_a_study_that_grows_is_reported_whole(tmp_path: Path) -> None:
     study = trained("small-noniid")
+    played = []
+
+    def train(tasks: Sequence[Task]) -> list[RunData]:
+        played.extend(run_many(tasks))
+        return played[-1:]
+
     for policy in ("pause", "fastest"):
-        outcome = study.play(Order(out=tmp_path, scale="smoke", policies=[policy]), run_many)
+        outcome = study.play(Order(out=tmp_path, scale="smoke", policies=[policy]), train)
     assert outcome.report.names == ["pause", "fastest"]
     assert [row["name"] for row in outcome.rows] == ["pause", "fastest"]
-    assert len(outcome.runs) == 2
+    fastest, pause = outcome.runs  # by folder
+    assert fastest is played[1]  # what was just played is not read again
+    assert pause == played[0]
     assert outcome.report.title == f"{study.about.title} (smoke scale: a trial in small)"
 
 

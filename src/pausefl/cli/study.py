@@ -19,6 +19,7 @@ from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
+    from pausefl.runs.data import RunData
     from pausefl.runs.parallel import Task
 
 
@@ -69,7 +70,7 @@ def study(
         references=reference or (),
     )  # fmt: skip
 
-    def train(tasks: Sequence[Task]) -> object:
+    def train(tasks: Sequence[Task]) -> Sequence[RunData]:
         use_own_modules(Path(name), [task.config for task in tasks])
         return play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
 

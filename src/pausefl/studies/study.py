@@ -17,8 +17,8 @@ from pausefl.runs.parallel import Task
 from pausefl.system.settings import Section
 
 Scale: TypeAlias = Literal["full", "half", "smoke"]
-Trainer: TypeAlias = Callable[[Sequence[Task]], object]
-"""Plays runs, each in its folder."""
+Trainer: TypeAlias = Callable[[Sequence[Task]], Sequence[RunData]]
+"""Plays runs, each in its folder, and returns them."""
 Progress: TypeAlias = Callable[[float], None]
 """Told the share that is done, from 0 to 1."""
 

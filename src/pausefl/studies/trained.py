@@ -19,7 +19,7 @@ from pausefl.report.reference import read_references
 from pausefl.report.run_report import run_report
 from pausefl.report.summary import by_policy, summarise
 from pausefl.runs.config import Config, make_config
-from pausefl.runs.folder import read_runs
+from pausefl.runs.folder import read_run, run_folders
 from pausefl.runs.parallel import Task
 from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
 from pausefl.system.settings import validated
@@ -89,8 +89,9 @@ class TrainedStudy(Study):
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Train, and report on all runs in the folder: a study may grow in pieces."""
         references = read_references(order.references)  # before anything long
-        train(self.tasks(order.out, order.scale, order.seeds, order.overrides, order.policies))
-        runs = read_runs([order.out])
+        tasks = self.tasks(order.out, order.scale, order.seeds, order.overrides, order.policies)
+        played = {run.folder: run for run in train(tasks)}
+        runs = [played.get(folder) or read_run(folder) for folder in run_folders(order.out)]
         report = run_report(runs, self.about.title_at(order.scale), references)
         return Outcome(report, [asdict(policy) for policy in summarise(by_policy(runs))], runs)
 
