@@ -18,9 +18,10 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.measure import Figure, show
-from pausefl.learn.build import learner_for
+from pausefl.learn.client_data import ClientData
+from pausefl.learn.learner import learner_for
 from pausefl.learn.models import build_model
-from pausefl.learn.training import ClientData, LocalPlan
+from pausefl.learn.optimizer import LocalPlan
 from pausefl.privacy import Geometric, Laplace
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation

@@ -88,8 +88,8 @@ def test_the_three_calls_of_the_readme_run(home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "extra"),
     [
-        ("import pausefl.learn.training", "learn"),
-        ("import pausefl.learn.build", "learn"),
+        ("import pausefl.learn.client_data", "learn"),
+        ("import pausefl.learn.learner", "learn"),
         ("from pausefl.report.charts.base import require_charts; require_charts()", "report"),
         (SECURE, "private"),
         ("from pausefl.flower import PauseStrategy", "flower"),

@@ -20,12 +20,12 @@ import pytest
 from torch import nn, torch
 
 from pausefl.errors import PauseError
-from pausefl.learn.build import learner_for
+from pausefl.learn.client_data import ClientData, normalised
 from pausefl.learn.datasets import load_dataset, training_pool
+from pausefl.learn.learner import learner_for
 from pausefl.learn.models import build_model
-from pausefl.learn.optimizer import Optimizer
+from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.learn.partition import by_labels, by_sizes, iid
-from pausefl.learn.training import ClientData, LocalPlan, normalised
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SimulatedNoise
 from pausefl.rng import stream
 from pausefl.runs.build import build

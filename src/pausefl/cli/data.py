@@ -21,12 +21,12 @@ def fetch(
     data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set, check it, and store it for later runs."""
-    from pausefl.learn.datasets import NAMES, default_data_dir
+    from pausefl.learn.datasets import DATASETS, default_data_dir
     from pausefl.learn.download import fetch_dataset
 
-    if name not in NAMES[1:]:
+    if name not in DATASETS[1:]:
         raise InvalidValueError(
-            f"data set is {name!r}, but must be one of {', '.join(NAMES[1:])} (digits needs no fetching)"
+            f"data set is {name!r}, but must be one of {', '.join(DATASETS[1:])} (digits needs no fetching)"
         )
     path = fetch_dataset(name, data_dir or default_data_dir(), lambda line: typer.echo(line, err=True))
     typer.echo(f"wrote {path}")
@@ -35,10 +35,10 @@ def fetch(
 @data.command("list")
 def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Say which data sets are there."""
-    from pausefl.learn.datasets import NAMES, default_data_dir, stored_path
+    from pausefl.learn.datasets import DATASETS, default_data_dir, stored_path
 
     folder = data_dir or default_data_dir()
-    found = {name: name == "digits" or stored_path(name, folder).exists() for name in NAMES}
+    found = {name: name == "digits" or stored_path(name, folder).exists() for name in DATASETS}
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "data": found}, indent=1))
         return

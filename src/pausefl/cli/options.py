@@ -48,9 +48,9 @@ def complete_policy(incomplete: str) -> list[str]:
 
 def complete_data(incomplete: str) -> list[str]:
     """Return the data sets that can be fetched."""
-    from pausefl.learn.datasets import NAMES
+    from pausefl.learn.datasets import DATASETS
 
-    return [name for name in NAMES[1:] if name.startswith(incomplete)]
+    return [name for name in DATASETS[1:] if name.startswith(incomplete)]
 
 
 def finished(command: click.Command) -> click.Command:

@@ -1,24 +1,28 @@
-"""Images as uint8 arrays, checked: digits ship with scikit-learn, the others live in the data directory."""
+"""Images as uint8 arrays, checked: digits ship with scikit-learn, others lie in the data directory, or are your own."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import DataMissingError, InvalidValueError
-from pausefl.learn.own_data import own_arrays
 from pausefl.rng import stream
+from pausefl.system.import_path import imported, reason
 from pausefl.system.state_file import read_state, write_state
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
-NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
-_HELD_OUT = {"mnist": 50_000, "fashion-mnist": 50_000, "cifar10": 40_000}
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")
+"""The data sets that have a name; the first needs no fetching."""
+
+_POOL = {"mnist": 50_000, "fashion-mnist": 50_000, "cifar10": 40_000}
+_PARTS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +35,6 @@ class Dataset:
     test_images: Pixels
     test_labels: Labels
 
-    @property
-    def classes(self) -> int:
-        """How many labels there are."""
-        return int(self.train_labels.max()) + 1
-
 
 def default_data_dir() -> Path:
     """Return where data sets are kept: $PAUSEFL_DATA, or a folder in the user's cache."""
@@ -47,29 +46,23 @@ def default_data_dir() -> Path:
 def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     """Return a data set; those that are not there yet say how to fetch them."""
     if ":" in name:
-        return Dataset(name, **own_arrays(name))
-    if name not in NAMES:
-        raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(NAMES)}; choose one of them")
+        return Dataset(name, **_own_arrays(name))
+    if name not in DATASETS:
+        raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(DATASETS)}; choose one of them")
     if name == "digits":
         return _digits()
     path = stored_path(name, data_dir or default_data_dir())
     if not path.exists():
         raise DataMissingError(f"data set {name!r} is not in {path.parent}; run: pausefl data fetch {name}")
     _, arrays = read_state(path, f"data set {name}")
-    return Dataset(name, **{key: arrays[key] for key in ("train_images", "train_labels", "test_images", "test_labels")})
+    return Dataset(name, **{part: arrays[part] for part in _PARTS})
 
 
 def store_dataset(data: Dataset, data_dir: Path) -> Path:
     """Write a data set into the data directory, checksummed."""
     data_dir.mkdir(parents=True, exist_ok=True)
     path = stored_path(data.name, data_dir)
-    arrays = {
-        "train_images": data.train_images,
-        "train_labels": data.train_labels,
-        "test_images": data.test_images,
-        "test_labels": data.test_labels,
-    }
-    write_state(path, f"data set {data.name}", {}, arrays)
+    write_state(path, f"data set {data.name}", {}, {part: getattr(data, part) for part in _PARTS})
     return path
 
 
@@ -83,7 +76,7 @@ def training_pool(data: Dataset, size: int | None, seed: int) -> tuple[Pixels, L
 
     Of MNIST the first 50,000 and of CIFAR-10 the first 40,000 images; the remaining 10,000 are held out.
     """
-    most = _HELD_OUT.get(data.name, len(data.train_labels))
+    most = _POOL.get(data.name, len(data.train_labels))
     if size is None or size == most:
         return data.train_images[:most], data.train_labels[:most]
     if not 1 <= size <= most:
@@ -102,3 +95,51 @@ def _digits() -> Dataset:
     order = np.random.Generator(np.random.PCG64(1797)).permutation(len(labels))
     train, test = order[360:], order[:360]
     return Dataset("digits", pixels[train], labels[train], pixels[test], labels[test])
+
+
+def _own_arrays(path: str) -> dict[str, Any]:
+    """Call ``package.module:function`` and return its four arrays, checked: images as uint8, labels from 0.
+
+    The function takes no arguments and returns (train_images, train_labels, test_images, test_labels).  Images are N x
+    height x width or N x channels x height x width, or N x features, which count as images of one row.
+    """
+    function = imported(path, "data.name")
+    try:
+        made = function()
+    except Exception as error:  # whatever a function of somebody's own may raise
+        raise InvalidValueError(
+            f"data.name is {path!r}, but cannot be loaded ({reason(error)}); it is called without arguments"
+        ) from error
+    if not isinstance(made, tuple) or len(made) != len(_PARTS):
+        raise InvalidValueError(f"data.name is {path!r}, but must return a tuple of {', '.join(_PARTS)}; return four")
+    arrays = dict(zip(_PARTS, map(np.asarray, made), strict=True))
+    for kind in ("train", "test"):
+        images, labels = (arrays[f"{kind}_{what}"] for what in ("images", "labels"))
+        arrays[f"{kind}_images"] = _images(path, kind, images)
+        arrays[f"{kind}_labels"] = _labels(path, kind, labels, len(images))
+    shapes = {arrays[f"{kind}_images"].shape[1:] for kind in ("train", "test")}
+    if len(shapes) != 1:
+        raise InvalidValueError(f"{path} has images of shapes {sorted(shapes)}; training and test must agree")
+    if arrays["test_labels"].max() > arrays["train_labels"].max():
+        raise InvalidValueError(f"{path} has test labels that are not in training; number labels from 0 in both")
+    return arrays
+
+
+def _images(path: str, kind: str, images: Any) -> Any:
+    if images.dtype != np.uint8 or images.ndim not in (2, 3, 4) or images.size == 0:
+        raise InvalidValueError(
+            f"{path} has {kind} images of type {images.dtype} and shape {images.shape}, but they must be uint8, N x "
+            "height x width or N x channels x height x width; scale features to 0 … 255"
+        )
+    if images.ndim == 2:
+        return images[:, None, None, :]
+    return images[:, None] if images.ndim == 3 else images
+
+
+def _labels(path: str, kind: str, labels: Any, count: int) -> Any:
+    if labels.shape != (count,) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InvalidValueError(
+            f"{path} has {kind} labels of type {labels.dtype} and shape {labels.shape}, but they must be whole numbers "
+            f"from 0, one for each of the {count} images"
+        )
+    return labels.astype(np.int64)

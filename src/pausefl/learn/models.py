@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from pausefl.errors import InvalidValueError
-from pausefl.learn._torch import nn, torch
+from pausefl.learn.torch_setup import nn, torch
 from pausefl.system.import_path import imported, reason
 
 Shape = tuple[int, int, int]
@@ -60,6 +60,8 @@ def cnn5(shape: Shape, classes: int) -> nn.Module:
     )  # fmt: skip
 
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
 MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {"linear": linear, "mlp": mlp, "cnn3": cnn3, "cnn5": cnn5}
 
 
@@ -85,6 +87,11 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
             f"(2, {classes}); one number per label"
         )
     return net
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    """Whether a network normalises by running statistics, which are private data."""
+    return any(isinstance(module, BATCH_NORMS) for module in net.modules())
 
 
 def _own(name: str) -> Callable[[Shape, int], nn.Module]:

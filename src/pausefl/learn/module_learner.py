@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.learn._torch import nn, torch
-from pausefl.learn.local_training import EVALUATION_BATCH, flat_parameters
-from pausefl.learn.training import ClientData, LocalPlan, Memory
+from pausefl.learn.client_data import ClientData
+from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
+from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.torch_setup import nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
@@ -22,11 +23,11 @@ class ModuleLearner:
     """Trains any ``torch.nn.Module``; images in channels-last layout, one thread per process."""
 
     def __init__(self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, most: int, jobs: int = 1) -> None:
-        self._data, self._plan, self._initial = data, plan, net
+        self._data, self._plan = data, plan
         dimension = sum(p.numel() for p in net.parameters() if p.requires_grad)
         device = data.train_images.device
         shared = jobs > 1
-        self._memory = Memory(len(data.parts), dimension, plan, device, shared)
+        self._memory = OptimizerMemory(len(data.parts), dimension, plan, device, shared)
         self._model = torch.zeros(dimension, device=device)
         self._updates = torch.zeros(most, dimension, device=device)
         if shared:

@@ -7,10 +7,11 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from pausefl.errors import WorkerError
-from pausefl.learn._torch import multiprocessing as tmp
-from pausefl.learn._torch import nn, torch
-from pausefl.learn.local_training import ClientTrainer
-from pausefl.learn.training import ClientData, LocalPlan, Memory
+from pausefl.learn.client_data import ClientData
+from pausefl.learn.client_trainer import ClientTrainer
+from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.torch_setup import multiprocessing as tmp
+from pausefl.learn.torch_setup import nn, torch
 from pausefl.system.processes import follow_parent
 
 Job = tuple[str, int, int, int]
@@ -21,8 +22,8 @@ class Desk:
     """What a worker has in front of it: its trainer, and the tensors it shares with the others."""
 
     def __init__(
-        self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, memory: Memory, model: torch.Tensor,
-        updates: torch.Tensor,
+        self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, memory: OptimizerMemory,
+        model: torch.Tensor, updates: torch.Tensor,
     ) -> None:  # fmt: skip
         self._trainer = ClientTrainer(net, data, plan, seed)
         self._plan, self._memory, self._model, self._updates = plan, memory, model, updates

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, MissingExtraError, require
+from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import MECHANISMS, Mechanism
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
@@ -54,20 +54,23 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
 
 
 def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tuple[Learner, IntArray]:
-    try:
-        from pausefl.learn.build import build_learner
-    except ImportError:
-        raise MissingExtraError("training needs the 'learn' extra; run: pip install 'pausefl[learn]'") from None
+    """Return who trains, and how many examples each client has; ``most`` clients train in one round."""
+    from pausefl.learn.client_data import DataSpec, load_client_data  # torch: only where something is trained
+    from pausefl.learn.learner import learner_for
+    from pausefl.learn.models import build_model, has_batch_norm
+    from pausefl.learn.optimizer import LocalPlan, Optimizer
 
-    learning, data = config.learning, config.data
-    return build_learner(
-        data=data.name, data_dir=data_dir, train_size=data.train_size, partition=data.partition,
-        concentration=data.concentration, dominant=data.dominant, clients=config.network.clients, model=learning.model,
-        optimizer=learning.optimizer, lr=learning.lr, momentum=learning.momentum, batch=learning.batch,
-        epochs=learning.epochs, max_steps=learning.max_steps or None, optimizer_state=learning.optimizer_state,
-        device=learning.device, seed=config.run.seed, most=most, jobs=jobs,
-        refuse_batch_norm=config.privacy.enabled and config.privacy.batch_norm == "refuse",
+    learning, seed = config.learning, config.run.seed
+    spec = DataSpec(**config.data.model_dump())
+    data = load_client_data(spec, config.network.clients, seed=seed, data_dir=data_dir, device=learning.device)
+    net = build_model(learning.model, data.shape, data.classes, int(stream(seed, "model").integers(2**62)))
+    if config.privacy.enabled and config.privacy.batch_norm == "refuse" and has_batch_norm(net):
+        raise InvalidValueError("privacy.batch_norm is 'refuse', but the model has batch norms; choose 'keep-local'")
+    plan = LocalPlan(
+        Optimizer(learning.optimizer, learning.lr, learning.momentum), learning.batch, learning.epochs,
+        learning.max_steps or None, learning.optimizer_state,
     )  # fmt: skip
+    return learner_for(net, data, plan, seed=seed, most=most, jobs=jobs), data.sizes
 
 
 def _mechanism(privacy: Privacy) -> Mechanism:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
+from pausefl.learn.datasets import DATASETS
 from pausefl.privacy import MECHANISMS, SCHEDULES, Schedule
 from pausefl.system.settings import Section, validated, value_of
 from pausefl.system.toml import read_toml, toml_text
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 else:  # for pydantic, which then names the choices in its errors
     ScheduleName = Literal[tuple(SCHEDULES)]
     MechanismName = Literal[tuple(MECHANISMS)]
-
-DATA_NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
 
 
 class Data(Section):
@@ -36,10 +35,10 @@ class Data(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in DATA_NAMES and ":" not in name:
-            close = get_close_matches(name, DATA_NAMES, n=1)
+        if name not in DATASETS and ":" not in name:
+            close = get_close_matches(name, DATASETS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
-            known = ", ".join(DATA_NAMES)
+            known = ", ".join(DATASETS)
             raise ValueError(f"data.name is {name!r}, but must be {known} or 'package.module:function'; {hint}")
         return name
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pausefl.learn._torch import functional, nn, torch
-from pausefl.learn.training import ClientData, LocalPlan
+from pausefl.learn.client_data import ClientData
+from pausefl.learn.models import BATCH_NORMS
+from pausefl.learn.optimizer import LocalPlan
+from pausefl.learn.torch_setup import functional, nn, torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 
 EVALUATION_BATCH = 100
 """Larger batches fall out of the cache and take twice as long on a CPU."""
-
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def flat_parameters(net: nn.Module) -> torch.Tensor:
@@ -56,7 +56,7 @@ class ClientTrainer:
             parameter.grad = _as(self._grad[part], parameter)
             start += parameter.numel()
         self._fresh = {name: buffer.clone() for name, buffer in net.named_buffers()}
-        self._norms = [module for module in net.modules() if isinstance(module, _BATCH_NORMS)]
+        self._norms = [module for module in net.modules() if isinstance(module, BATCH_NORMS)]
 
     def _forget(self) -> None:
         """Reset all buffers: what they gathered from a client's data may reach neither another client nor a score."""

@@ -1,0 +1,93 @@
+"""What each client learns from: a data set, dealt out to clients, as tensors on the device that trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.errors import require
+from pausefl.learn.datasets import load_dataset, training_pool
+from pausefl.learn.partition import by_labels, by_sizes, iid
+from pausefl.learn.torch_setup import torch, usable_device
+from pausefl.rng import stream
+from pausefl.types import IntArray
+
+Partition: TypeAlias = Literal["iid", "sizes", "labels"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """Which data set, how much of it, and how it is dealt out."""
+
+    name: str
+    train_size: int | None = None
+    partition: Partition = "iid"
+    concentration: float = 3.0
+    dominant: float = 0.25
+
+    def __post_init__(self) -> None:
+        known = get_args(Partition)
+        require(self.partition in known, "partition", self.partition, f"one of {', '.join(known)}", "choose one")
+
+    def parts(self, labels: IntArray, clients: int, rng: np.random.Generator) -> list[IntArray]:
+        """Return which examples each client holds."""
+        if self.partition == "sizes":
+            return by_sizes(labels, clients, rng, self.concentration, self.dominant)
+        if self.partition == "labels":
+            return by_labels(labels, clients, rng, self.concentration)
+        return iid(labels, clients, rng)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientData:
+    """All images as normalised tensors, and which belong to whom."""
+
+    train_images: torch.Tensor
+    train_labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+    parts: list[IntArray]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        channels, height, width = self.train_images.shape[1:]
+        return channels, height, width
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are."""
+        return int(self.train_labels.max()) + 1
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many examples each client has."""
+        return np.array([len(part) for part in self.parts], dtype=np.int64)
+
+
+def load_client_data(
+    spec: DataSpec, clients: int, *, seed: int, data_dir: Path | None = None, device: str = "cpu"
+) -> ClientData:
+    """Return a data set as the clients hold it; data sets that were fetched are looked for in ``data_dir``."""
+    where = usable_device(device)
+    dataset = load_dataset(spec.name, data_dir)
+    images, labels = training_pool(dataset, spec.train_size, seed)
+    parts = spec.parts(labels, clients, stream(seed, "partition"))
+    layout = torch.channels_last
+    return ClientData(
+        normalised(images, where).contiguous(memory_format=layout),
+        torch.from_numpy(np.array(labels)).to(where),
+        normalised(dataset.test_images, where).contiguous(memory_format=layout),
+        torch.from_numpy(np.array(dataset.test_labels)).to(where),
+        parts,
+    )
+
+
+def normalised(images: npt.NDArray[np.uint8], device: torch.device) -> torch.Tensor:
+    """Return pixels as floats in -1 … 1 (mean 0.5, deviation 0.5), worked out once."""
+    pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device, torch.float32)
+    return pixels.div_(127.5).sub_(1.0)
