@@ -1,0 +1,371 @@
+"""The gate, without any framework: plain values in, a reply or a refusal out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pausefl.errors import InvalidValueError
+from pausefl.owner.gate import Gate
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import SENTENCES, Refused, TrainingRequest
+from pausefl.privacy import FixedHorizon, Gaussian, Laplace, PrivUnit, SqliteLedger
+
+MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": np.zeros(3, dtype=np.float32)}
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Owner:
+    return Owner(
+        name="clinic", ledger=tmp_path / "ledger.db", schedule=FixedHorizon(8.0, 4), mechanism=PrivUnit(l2=1.0),
+        allow=frozenset(["num-examples", "loss"]),
+    )  # fmt: skip
+
+
+class Training:
+    """Adds one to every number, and counts how often it was called."""
+
+    def __init__(self, arrays=None, numbers=None, during=lambda: None) -> None:
+        self.calls, self.during = 0, during
+        self.arrays = {name: tensor + 1 for name, tensor in MODEL.items()} if arrays is None else arrays
+        self.numbers = {"num-examples": 17, "accuracy": 0.9} if numbers is None else numbers
+
+    def __call__(self):
+        self.calls += 1
+        self.during()
+        return self.arrays, self.numbers
+
+
+def ask(owner, training=None, *, model=None, **request):
+    request = {"run": "run", "round": 1, **request}
+    return Gate(owner).train(TrainingRequest(**request), MODEL if model is None else model, training or Training())
+
+
+def refused(owner, *arguments, **request) -> Refused:
+    with pytest.raises(Refused) as caught:
+        ask(owner, *arguments, **request)
+    return caught.value
+
+
+def charged(owner) -> list[str]:
+    if not owner.ledger.exists():
+        return []
+    return [charge.release for charge in SqliteLedger(owner.ledger, create=False).charges(owner.name)]
+
+
+def same(one, other) -> bool:
+    return one.arrays.keys() == other.arrays.keys() and all(
+        one.arrays[name].dtype == other.arrays[name].dtype and np.array_equal(one.arrays[name], other.arrays[name])
+        for name in one.arrays
+    )
+
+
+def test_a_reply_holds_the_noised_model_and_the_allowed_numbers(owner):
+    training = Training()
+    reply = ask(owner, training)
+    assert {name: (t.shape, t.dtype) for name, t in reply.arrays.items()} == {
+        name: (t.shape, t.dtype) for name, t in MODEL.items()
+    }
+    assert not any(np.isclose(reply.arrays[name] - MODEL[name], 1.0).any() for name in MODEL)
+    assert reply.numbers == {"num-examples": 17}
+    assert (reply.releases, reply.seconds, reply.replayed, training.calls) == (1, None, False, 1)
+
+
+def test_the_charge_is_on_the_disk_before_training_begins(owner):
+    seen = []
+    ask(owner, Training(during=lambda: seen.extend(charged(owner))), action="tune")
+    assert seen == ["run/1/tune"]
+
+
+def test_a_repeated_request_gets_the_same_bytes_without_training_or_charge(owner):
+    first, training = ask(owner), Training()
+    again = ask(owner, training)
+    assert same(first, again)
+    assert (again.numbers, again.replayed, training.calls) == (first.numbers, True, 0)
+    assert charged(owner) == ["run/1"]
+
+
+def test_a_repeated_request_with_another_model_is_refused(owner):
+    ask(owner)
+    training = Training()
+    other = {name: tensor + 1 for name, tensor in MODEL.items()}
+    answer = refused(owner, training, model=other)
+    assert (answer.reason, answer.releases, training.calls, charged(owner)) == ("repeated", 1, 0, ["run/1"])
+
+
+def test_a_kept_reply_follows_todays_list_and_tells_todays_count(owner):
+    open_handed = replace(owner, allow=frozenset(["num-examples", "accuracy", "seconds"]))
+    first = ask(open_handed)
+    assert first.numbers == {"num-examples": 17, "accuracy": 0.9}
+    assert first.seconds is not None
+    ask(owner, run="other")
+    again = ask(replace(owner, allow=frozenset()))
+    assert (again.numbers, again.seconds, again.releases) == ({"num-examples": 1}, None, 2)
+    assert same(first, again)
+
+
+def test_the_budget_ends_politely_and_for_good(owner):
+    for number in range(1, 5):
+        ask(owner, round=number)
+    training = Training()
+    answer = refused(owner, training, round=5)
+    assert (answer.reason, answer.releases, training.calls) == ("exhausted", 4, 0)
+    assert len(charged(owner)) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "wish"),
+    [
+        ({}, {}),
+        ({"w": np.array([1, 2])}, {}),
+        ({"w": np.array([np.nan], dtype=np.float32)}, {}),
+        ({"bn.running_mean": np.zeros(2)}, {}),
+        ({"w": [1.0, 2.0]}, {}),
+        (None, {"round": 0}),
+        (None, {"epsilon": 1e-9}),
+        (None, {"clip": 1e-300}),
+    ],
+    ids=["empty", "integers", "nan", "batch norm", "no array", "round 0", "tiny epsilon", "tiny clip"],
+)
+def test_a_bad_request_is_refused_before_it_costs_anything(owner, model, wish):
+    training = Training()
+    assert refused(owner, training, model=model, **wish).reason == "bad-request"
+    assert charged(owner) == []
+    assert training.calls == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"run": ""}, {"run": "a/b"}, {"run": 7}, {"round": -1}, {"round": True}, {"round": 1.0}, {"epsilon": 0.0},
+     {"epsilon": float("nan")}, {"clip": "1"}, {"clip": -1.0}],
+)  # fmt: skip
+def test_a_request_validates_itself(bad):
+    with pytest.raises(InvalidValueError):
+        TrainingRequest(**{"run": "run", "round": 1, **bad})
+
+
+def failing(error):
+    def during():
+        raise error
+
+    return Training(during=during)
+
+
+FAILURES = {
+    "exception": lambda: failing(ValueError("SECRET")),
+    "exit": lambda: failing(SystemExit("SECRET")),
+    "refusal": lambda: failing(Refused("exhausted", "SECRET")),
+    "nothing": lambda: lambda: None,
+    "missing tensor": lambda: Training(arrays={"w": MODEL["w"]}),
+    "stray tensor": lambda: Training(arrays={**MODEL, "secret": np.ones(3)}),
+    "shape": lambda: Training(arrays={**MODEL, "b": np.zeros(4, dtype=np.float32)}),
+    "nan": lambda: Training(arrays={**MODEL, "b": np.full(3, np.nan, dtype=np.float32)}),
+    "text": lambda: Training(arrays={**MODEL, "b": np.array(["a", "b", "c"])}),
+    "no examples": lambda: Training(numbers={"num-examples": 0}),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failed_training_is_answered_like_any_other(owner, name):
+    """Whether training fails may depend on the data: a refusal would be a bit of it without noise."""
+    usual, reply = ask(owner, round=2), ask(owner, FAILURES[name]())
+    assert reply.arrays.keys() == usual.arrays.keys()
+    assert {n: (t.shape, t.dtype) for n, t in reply.arrays.items()} == {
+        n: (t.shape, t.dtype) for n, t in usual.arrays.items()
+    }
+    assert reply.numbers.keys() == usual.numbers.keys()
+    assert (reply.releases, reply.replayed) == (2, False)
+    assert same(reply, ask(owner, FAILURES[name]()))  # and it is kept like any other
+    assert charged(owner) == ["run/2", "run/1"]
+
+
+def test_a_failed_training_releases_the_noise_of_an_unchanged_model(owner):
+    quiet = replace(owner, mechanism=Gaussian(l2=1e-7, delta=1e-5))
+    found = ask(quiet, failing(ValueError())).arrays
+    assert all(np.allclose(found[name], MODEL[name], atol=1e-5) for name in MODEL)
+    assert not all(np.array_equal(found[name], MODEL[name]) for name in MODEL)
+
+
+def test_only_the_interrupt_of_a_person_passes(owner):
+    with pytest.raises(KeyboardInterrupt):
+        ask(owner, failing(KeyboardInterrupt()))
+
+
+def test_training_may_write_into_the_model_it_was_given(owner):
+    """The update is measured against what the server sent, whatever became of those arrays."""
+    given = {name: tensor.copy() for name, tensor in MODEL.items()}
+
+    def in_place():
+        for tensor in given.values():
+            tensor += 1.0
+        return given, {}
+
+    big = replace(owner, mechanism=Laplace(unit="coordinate", width=4.0), schedule=FixedHorizon(2e5, 2))
+    found = ask(big, in_place, model=given).arrays
+    assert np.allclose(np.concatenate([(found[name] - MODEL[name]).ravel() for name in MODEL]), 1.0, atol=0.01)
+
+
+def spread(owner, **wish) -> float:
+    """The mean size of Laplace noise around a model of zeros that training leaves as it is."""
+    zeros = {"w": np.zeros(20_000)}
+    return float(np.abs(ask(owner, Training(arrays=zeros), model=zeros, **wish).arrays["w"]).mean())
+
+
+def test_wishes_make_it_stricter_and_never_less_strict(owner):
+    noisy = replace(owner, mechanism=Laplace(unit="coordinate", width=0.5))
+    assert spread(noisy) == pytest.approx(0.25, rel=0.05)  # width / epsilon
+    assert spread(noisy, run="small", epsilon=0.5) == pytest.approx(1.0, rel=0.05)
+    assert spread(noisy, run="clip", clip=0.1) == pytest.approx(0.05, rel=0.05)
+    assert spread(noisy, run="greedy", epsilon=1e9, clip=1e9) == pytest.approx(0.25, rel=0.05)
+    rows = SqliteLedger(owner.ledger).charges("clinic")
+    assert [row.epsilon for row in rows] == [FixedHorizon(8.0, 4).epsilon(1)] * 4  # charged in full all the same
+
+
+def test_an_old_copy_of_the_ledger_is_refused(owner, tmp_path):
+    ask(owner)
+    shutil.copy(owner.ledger, tmp_path / "copy")
+    ask(owner, round=2)
+    shutil.copy(tmp_path / "copy", owner.ledger)
+    for number in (2, 3):
+        assert refused(owner, round=number).reason == "unready"
+
+
+@pytest.mark.parametrize("keep", [0, 2])
+def test_a_lost_ledger_is_missed(owner, keep):
+    kept = replace(owner, keep=keep)
+    ask(kept)
+    owner.ledger.unlink()
+    assert refused(kept, round=2).reason == "unready"
+
+
+def test_the_same_data_under_another_name_is_refused(owner):
+    ask(owner)
+    assert refused(replace(owner, name="another")).reason == "unready"
+    assert ask(replace(owner, name="another", many=True)).releases == 1  # one ledger for a simulation
+
+
+def test_another_schedule_is_refused(owner):
+    ask(owner)
+    assert refused(replace(owner, schedule=FixedHorizon(80.0, 4)), round=2).reason == "unready"
+
+
+def test_without_kept_replies_a_repetition_is_refused(owner):
+    silent = replace(owner, keep=0)
+    ask(silent)
+    assert refused(silent).reason == "repeated"
+
+
+def test_only_the_last_replies_are_kept(owner):
+    for number in (1, 2, 3):
+        ask(owner, round=number)
+    assert refused(owner, round=1).reason == "repeated"
+    assert ask(owner, round=2).replayed
+
+
+def test_a_reply_that_cannot_be_kept_does_not_leave(owner):
+    def in_the_way():
+        folder = owner.ledger.with_name("ledger.db-replies")
+        shutil.rmtree(folder)
+        folder.write_text("in the way")
+
+    answer = refused(owner, Training(during=in_the_way))
+    assert (answer.reason, answer.releases) == ("failed", 1)
+    owner.ledger.with_name("ledger.db-replies").unlink()
+    assert refused(owner).reason == "repeated"
+    assert charged(owner) == ["run/1"]
+
+
+def test_other_messages_are_answered_only_if_allowed_and_cost_nothing(owner):
+    gate = Gate(owner)
+    with pytest.raises(Refused) as caught:
+        gate.measure("evaluate", dict)
+    assert caught.value.reason == "not-allowed"
+    allowed = Gate(replace(owner, messages=frozenset(["evaluate"])))
+    told = {"num-examples": 3, "loss": 0.5, "accuracy": 0.9, "seconds": 1.0}
+    assert allowed.measure("evaluate", lambda: told) == {"num-examples": 3, "loss": 0.5}
+    assert allowed.measure("evaluate", lambda: {"loss": float("nan"), "num-examples": True}) == {"num-examples": 1}
+    with pytest.raises(Refused) as caught:
+        allowed.measure("evaluate", failing(SystemExit("SECRET")))
+    assert caught.value.reason == "failed"
+    assert charged(owner) == []
+
+
+def test_every_reason_has_its_sentence_and_the_detail_is_not_in_it(owner):
+    answer = refused(owner, model={"SECRET": np.array([1])})
+    assert "SECRET" in str(answer)
+    assert not any("SECRET" in sentence for sentence in SENTENCES.values())
+    assert answer.reason in SENTENCES
+
+
+def test_many_threads_with_one_request_are_charged_once(owner):
+    Gate(owner)  # the ledger exists
+
+    def one(_):
+        try:
+            return ask(owner)
+        except Refused as why:
+            return why.reason
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(one, range(8)))
+    replies = [answer for answer in answers if not isinstance(answer, str)]
+    assert {answer for answer in answers if isinstance(answer, str)} <= {"repeated"}
+    assert replies
+    assert all(same(replies[0], reply) for reply in replies)
+    assert charged(owner) == ["run/1"]
+
+
+def test_many_threads_never_get_more_than_the_budget(owner):
+    Gate(owner)
+
+    def one(number):
+        try:
+            return ask(owner, round=number + 1).releases
+        except Refused as why:
+            return why.reason
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(one, range(12)))
+    assert sorted(answer for answer in answers if answer != "exhausted") == [1, 2, 3, 4]
+    assert len(charged(owner)) == 4
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from pausefl.owner.gate import Gate
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import TrainingRequest
+from pausefl.privacy import FixedHorizon, PrivUnit
+owner = Owner(name="clinic", ledger=Path(sys.argv[1]), schedule=FixedHorizon(8.0, 4), mechanism=PrivUnit(l2=1.0))
+model = {"w": np.ones(5)}
+Gate(owner).train(TrainingRequest("run", 1), model, lambda: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_killed_between_charge_and_reply_it_stays_charged_and_nothing_leaves_under_that_name(owner):
+    done = subprocess.run([sys.executable, "-c", KILLED, owner.ledger], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert charged(owner) == ["run/1"]
+    training = Training()
+    assert refused(owner, training, model={"w": np.ones(5)}).reason == "repeated"
+    assert training.calls == 0
+    assert ask(owner, round=2).releases == 2
+
+
+def test_the_gate_knows_no_framework():
+    code = "import sys, pausefl.owner.gate; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert not {"flwr", "torch", "ray", "pausefl.selector", "pausefl.flower"} & set(done.stdout.split())
