@@ -39,7 +39,7 @@ class Gate:
     depend on the data, and a refusal would tell that without noise.
     """
 
-    __slots__ = ("_ledger", "_owner", "_store", "releases")
+    __slots__ = ("_ledger", "_owner", "_store")
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -54,8 +54,7 @@ class Gate:
         if self._store and not owner.ledger.exists():
             raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
         self._ledger = SqliteLedger(owner.ledger)
-        known = self._ledger.subjects()
-        self.releases = len(self._ledger.charges(owner.name))
+        known = list(self._ledger.checked_releases())
         if self._store.newest(owner.name) > self.releases:
             raise ConfigError(
                 f"ledger {owner.ledger} has {self.releases} releases of {owner.name!r}, but replies tell of more; it "
@@ -65,6 +64,11 @@ class Gate:
             raise ConfigError(
                 f"name is {owner.name!r}, but ledger {owner.ledger} belongs to {known[0]!r}; data keeps its name"
             )
+
+    @property
+    def releases(self) -> int:
+        """How many releases of this data were charged in all."""
+        return self._ledger.checked_releases().get(self._owner.name, 0)
 
     def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         """Charge, train and release; or return once more what left for this request."""
@@ -97,7 +101,6 @@ class Gate:
             raise Refused("exhausted", str(error), self.releases) from error
         except PauseError as error:
             raise Refused("unready", str(error)) from error
-        self.releases = charge.play
         start = time.monotonic()
         update, numbers = self._trained(train, model, layers)
         seconds = time.monotonic() - start

@@ -9,7 +9,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import Layers, Mechanism, Noise
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.layers import Tensor, narrowed
 from pausefl.types import Epsilon
 
 
@@ -61,10 +61,4 @@ def released(
     if not isinstance(noised, dict):
         raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
     sums = {name: model[name].astype(np.float64) + tensor for name, tensor in noised.items()}
-    return {name: _narrow(sums[name], model[name]) if name in sums else model[name] for name in model}
-
-
-def _narrow(values: Tensor, like: Tensor) -> Tensor:
-    """Return the values in the model's precision; what it cannot hold becomes the largest it can."""
-    most = float(np.finfo(like.dtype).max)
-    return np.clip(values, -most, most).astype(like.dtype)
+    return {name: narrowed(sums[name], model[name].dtype) if name in sums else model[name] for name in model}

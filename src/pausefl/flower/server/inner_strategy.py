@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.flower.protocol import record_of
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.layers import Tensor, narrowed
 
 _ACCOUNTANT = ("compose", "get_epsilon")
 """What Flower's accountants can do: they share no class."""
@@ -118,9 +118,10 @@ def _like(values: Tensor, model: Tensor) -> Tensor:
     kind = model.dtype
     if values.dtype == kind:
         return values
+    if kind.kind == "f":
+        return narrowed(values, kind)
     if kind.kind not in "iub" or values.shape != model.shape:
-        with np.errstate(over="ignore"):
-            return values.astype(kind)
+        return values.astype(kind)
     # A mean of counters, say: the nearest whole number there is, and the model's own where there is none.
     low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     wide = np.rint(np.asarray(values, dtype=np.float64))
