@@ -1,27 +1,25 @@
-"""A policy of your own: of twice as many random clients, the fastest so far.
+"""A policy of your own, with an option: the clients with the most budget left times speed.
 
-    pausefl study examples/own_policy.toml --scale full --out runs/own
-
-puts it beside PAUSE and random selection, in the table and in the report.
+pausefl study examples/own_policy.toml --scale full --out runs/own
 """
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from pausefl.selection import Candidates, Policy, Solution
+from pausefl.selection import Candidates, Policy
+from pausefl.types import IntArray
 
 
-class BetterHalf(Policy):
-    """Draw 2m clients at random, keep the m with the highest ucb of speed; unobserved clients come first."""
+@dataclass(frozen=True)
+class BudgetTimesSpeed(Policy):
+    """Clients that were never picked come first."""
 
-    name: ClassVar[str] = "better-half"
+    name: ClassVar[str] = "budget-times-speed"
+    speed_power: float = 1.0
 
-    def pick(self, candidates: Candidates) -> Solution:
-        objective = candidates.objective
-        luck = candidates.stream("better half").permutation(len(candidates))
-        drawn = luck[: 2 * objective.m]
-        fastest = drawn[np.argsort(-objective.ucb[drawn], kind="stable")]
-        return objective.solution(fastest[: objective.m])
+    def pick(self, candidates: Candidates) -> IntArray:
+        worth = candidates.budget_left * candidates.mean_speed**self.speed_power
+        luck = candidates.tickets(np.arange(len(candidates)))  # breaks ties
+        return np.lexsort((luck, -worth, candidates.picks > 0))[: candidates.m]

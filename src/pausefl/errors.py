@@ -62,6 +62,10 @@ class ConfigError(PauseError, ValueError):
     """A configuration file or override that cannot be used; the message names the key and the nearest known one."""
 
 
+class UserCodeError(PauseError, RuntimeError):
+    """Code of the user's own (a policy) failed; the message names its file and line."""
+
+
 class WorkerError(PauseError, RuntimeError):
     """A training process failed or died; the run can be resumed from its last checkpoint."""
 

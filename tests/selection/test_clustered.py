@@ -7,24 +7,25 @@ from pausefl.rng import number_keys, stream, tickets
 from pausefl.selection import Candidates, ClusteredBySimilarity, ClusteredBySize, Objective, Policy
 
 
-def draws(policy: Policy, sizes: np.ndarray, m: int, rounds: int) -> np.ndarray:
+def candidates(sizes: np.ndarray, m: int, number: int) -> Candidates:
     count = len(sizes)
-    times = np.zeros(count)
+    return Candidates(
+        objective=Objective(np.ones(count), np.zeros(count), m),
+        rows=np.arange(count),
+        all_ids=range(count),
+        columns={"sizes": lambda: sizes},
+        set_range=205.0,
+        round_number=number,
+        tickets=lambda at: tickets(0, "t", number, number_keys(0, count)[at]),
+        stream=lambda purpose: stream(0, purpose, number),
+    )
+
+
+def draws(policy: Policy, sizes: np.ndarray, m: int, rounds: int) -> np.ndarray:
+    times = np.zeros(len(sizes))
     for number in range(rounds):
-        solution = policy.pick(
-            Candidates(
-                objective=Objective(np.ones(count), np.zeros(count), m),
-                rows=np.arange(count),
-                all_ids=range(count),
-                sizes=sizes,
-                set_range=205.0,
-                round_number=number,
-                tickets=lambda at, n=number: tickets(0, "t", n, number_keys(0, count)[at]),
-                stream=lambda purpose, n=number: stream(0, purpose, n),
-            )
-        )
-        assert solution.weights is not None
-        times[solution.members] += solution.weights * m
+        members, weights = policy.pick(candidates(sizes, m, number))
+        times[members] += weights * m
     return times
 
 
@@ -49,21 +50,9 @@ def test_alike_clients_do_not_train_together() -> None:
     kinds = np.repeat(np.eye(3), 4, axis=0)
     policy = ClusteredBySimilarity()
     policy.learn(np.arange(12), kinds + 0.01 * np.random.default_rng(0).normal(size=(12, 3)))
-    count = 12
     for number in range(50):
-        solution = policy.pick(
-            Candidates(
-                objective=Objective(np.ones(count), np.zeros(count), 3),
-                rows=np.arange(count),
-                all_ids=range(count),
-                sizes=np.ones(count),
-                set_range=205.0,
-                round_number=number,
-                tickets=lambda at, n=number: tickets(0, "t", n, number_keys(0, count)[at]),
-                stream=lambda purpose, n=number: stream(0, purpose, n),
-            )
-        )
-        assert sorted((solution.members // 4).tolist()) == [0, 1, 2]
+        members, _ = policy.pick(candidates(np.ones(12), 3, number))
+        assert sorted((members // 4).tolist()) == [0, 1, 2]
 
 
 def test_long_updates_are_remembered_as_a_sketch_that_keeps_angles() -> None:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from pausefl.errors import InvalidValueError, NotEnoughClientsError
 from pausefl.selection import Objective, solve_brute, solve_exact
 from pausefl.selection import exact as exact_module
-from pausefl.selection.base import tickets_from
-from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered
+from pausefl.selection.exact_compiled import best_prefix, best_prefix_clustered
+from pausefl.selection.objective import tickets_from
 
 
 def instance(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np.ndarray, int, dict]:

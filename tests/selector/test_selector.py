@@ -282,33 +282,6 @@ def test_a_refused_join_changes_nothing(tmp_path: Path) -> None:
     assert Selector.load(tmp_path / "state").cohort.rows(["c"]).tolist() == [2]
 
 
-class Wrong(pausefl.Policy):
-    name = "wrong"
-
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
-
-    def pick(self, candidates: object) -> object:
-        return candidates.objective.solution(self.answer) if isinstance(self.answer, np.ndarray) else self.answer
-
-    def learn(self, rows: object, updates: object) -> None:
-        raise RuntimeError("no")
-
-
-@pytest.mark.parametrize("answer", [np.array([0, 0]), np.array([0]), np.array([-1, 0]), np.array([0, 9]), [0, 1]])
-def test_a_policy_that_breaks_its_contract_is_named(answer: object) -> None:
-    with pytest.raises(InvalidValueError, match=r"polic|positions"):
-        Selector(np.ones(4), 2, Wrong(answer)).select()
-
-
-def test_a_policy_that_fails_to_learn_leaves_no_phantom_picks() -> None:
-    sel = Selector(np.ones(4), 2, Wrong(np.array([0, 1])))
-    sel.select()
-    with pytest.raises(RuntimeError):
-        sel.observe({0: 0.1, 1: 0.1}, updates={0: np.ones(3)})
-    assert sel.cohort.picks.sum() == 0
-
-
 def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path) -> None:
     sel = Selector({"a": 1, "b": 1, "c": 1}, 1, schedule=FixedHorizon(8.0, 4), alpha=0.0)
     sel.report({"a": 4, "b": 2})

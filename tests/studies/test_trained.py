@@ -111,9 +111,9 @@ def test_a_newcomers_policy_stands_beside_the_others(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as stop:
         main(["study", str(example), "--scale", "smoke", "--jobs", "1", "--out", str(tmp_path)])
     assert not stop.value.code
-    assert "own_policy:BetterHalf" in capsys.readouterr().out
+    assert "own_policy:BudgetTimesSpeed" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    assert "own_policy:BetterHalf" in page.split("<script")[0]
+    assert "own_policy:BudgetTimesSpeed" in page.split("<script")[0]
 
 
 def test_one_run_under_two_names_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def test_code_of_ones_own_is_found_by_its_path(tmp_path: Path, monkeypatch: pyte
     [
         ("x = 1\n", "mine_a:nothing", "has no attribute 'nothing'"),
         ("x = 1\n", "nowhere_at_all:x", "No module named 'nowhere_at_all'"),
-        ("raise RuntimeError('first\\nsecond')\n", "mine_b:x", "(first)"),
-        ("1 +\n", "mine_c:x", "invalid syntax"),
+        ("raise RuntimeError('first\\nsecond')\n", "mine_b:x", "(RuntimeError: first, at "),
+        ("1 +\n", "mine_c:x", "mine_c.py:1)"),
         ("x = 1\n", "mine_d", "cannot be imported"),
         ("x = 1\n", ":x", "cannot be imported"),
     ],
@@ -34,6 +34,17 @@ def test_code_that_cannot_be_imported_is_refused_in_a_line(
     with pytest.raises(InvalidValueError) as refused:
         imported(path, "learning.model")
     assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_place_is_the_innermost_line_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import json\n\ndef outer():\n    return inner()\n\ndef inner():\n    return json.loads('{')\n"
+    (tmp_path / "mine_deep.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        imported("mine_deep:outer", "data.name")()
+    # This test's own frame is the user's too, but further out.
+    assert reason(raised.value).endswith(", at mine_deep.py:7")
 
 
 def test_an_exception_without_words_is_told_by_its_kind() -> None:

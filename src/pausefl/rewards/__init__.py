@@ -2,6 +2,15 @@
 
 from pausefl.rewards.reward import Reward, Terms
 from pausefl.rewards.sets import LabelDiversity, collisions
-from pausefl.rewards.terms import budget_left, underuse, upper_confidence
+from pausefl.rewards.terms import budget_left, speed_bonus, underuse, upper_confidence
 
-__all__ = ["LabelDiversity", "Reward", "Terms", "budget_left", "collisions", "underuse", "upper_confidence"]
+__all__ = [
+    "LabelDiversity",
+    "Reward",
+    "Terms",
+    "budget_left",
+    "collisions",
+    "speed_bonus",
+    "underuse",
+    "upper_confidence",
+]

@@ -19,12 +19,17 @@ def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: in
     >>> upper_confidence(np.array([0.5, 0.0]), np.array([4, 0]), rounds=10, m=3).round(3).tolist()
     [2.017, inf]
     """
+    return zeta * mean_speed + speed_bonus(picks, rounds, m)  # PAUSE, eq. (ucb definition)
+
+
+def speed_bonus(picks: IntArray, rounds: int, m: int) -> FloatArray:
+    """Return sqrt((m+1) log t / T), by which a client may be faster than its mean; infinity if never picked."""
     if rounds == 0:
         return np.full(len(picks), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bonus = np.sqrt((m + 1) * math.log(rounds) / picks)  # PAUSE, eq. (ucb definition)
-    # In round 1 the logarithm is 0, and 0/0 is still an unknown client.
-    return np.where(picks == 0, np.inf, zeta * mean_speed + bonus)
+        bonus = np.sqrt((m + 1) * math.log(rounds) / picks)
+    bonus[picks == 0] = np.inf  # also in round 1, where the logarithm is 0 and 0/0 no number
+    return bonus
 
 
 def underuse(shares: FloatArray, picks: IntArray, rounds: int, m: int, beta: float) -> FloatArray:

@@ -1,11 +1,12 @@
 """Who takes part: the solvers as functions, and every policy behind one contract."""
 
 from pausefl.selection.annealing import Annealer, anneal
-from pausefl.selection.base import Candidates, Objective, Policy, Solution
 from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute, solve_brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause, solve_exact
+from pausefl.selection.objective import Objective, Solution
+from pausefl.selection.policy import Candidates, Policy
 from pausefl.selection.registry import POLICIES, policy_by_name
 from pausefl.selection.sa_pause import PUBLISHED_KAPPA, SaPause, SaPauseAsPublished
 

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import is_finite, require
-from pausefl.selection.annealing_walk import best_from, walk
-from pausefl.selection.annealing_walk_any import walk_any
-from pausefl.selection.base import Objective, SetFunction, Solution, Tickets, tickets_from
-from pausefl.selection.exact_sweep import marginals
+from pausefl.selection.annealing_compiled import best_from, walk
+from pausefl.selection.annealing_set_function import walk_any
+from pausefl.selection.exact_compiled import marginals
+from pausefl.selection.objective import Objective, SetFunction, Solution, Tickets, tickets_from
 from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
 
 Graph: TypeAlias = Literal["tailored", "vanilla"]
@@ -108,7 +108,7 @@ def anneal(
     """
     how = Annealer(steps, seconds, kappa, scale, set_range, graph=graph, restarts=restarts)
     objective = Objective(ucb, score, m, clusters, collision, phi)
-    return search(objective, how, start, rng, tickets_from(rng), clock)
+    return objective.solution(search(objective, how, start, rng, tickets_from(rng), clock))
 
 
 def search(
@@ -118,8 +118,8 @@ def search(
     rng: np.random.Generator,
     tickets: Tickets,
     clock: Callable[[], Seconds] = time.perf_counter,
-) -> Solution:
-    """Anneal an objective."""
+) -> IntArray:
+    """Return the best set that annealing finds, as positions."""
     given = None if start is None or isinstance(start, str) else _checked_start(start, objective)
     unobserved = np.flatnonzero(np.isposinf(objective.ucb))
     if len(unobserved) >= objective.m:
@@ -130,7 +130,7 @@ def search(
         finite = objective.ucb[np.isfinite(objective.ucb)]
         ucb = np.minimum(objective.ucb, finite.max())  # fewer than m of them: they never bind the minimum
     if len(pool) == objective.m:
-        return objective.solution(pool)
+        return pool
     # One order for everything below, independent of how the caller arranged the clients.
     order = np.lexsort((tickets(pool), objective.score[pool], ucb))
     ranked = _Ranked(objective, pool[order], ucb[order], how, rng)
@@ -141,7 +141,7 @@ def search(
         begin = rank_of[given]
     elif isinstance(start, str) or not how.restarts:
         begin = rng.choice(len(pool), size=objective.m, replace=False)
-    return objective.solution(ranked.rows[_walks(ranked, how, begin, rng, clock)])
+    return ranked.rows[_walks(ranked, how, begin, rng, clock)]
 
 
 class _Ranked:

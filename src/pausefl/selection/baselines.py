@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from pausefl.errors import UnknownClientError, is_finite, require
-from pausefl.selection.base import Candidates, Policy, Solution
-from pausefl.types import ClientId, FloatArray, Seconds
+from pausefl.selection.policy import Candidates, Policy
+from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 
 
 class Random(Policy):
@@ -19,11 +19,10 @@ class Random(Policy):
     __slots__ = ()
     name: ClassVar[str] = "random"
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the holders of the m smallest lottery tickets."""
-        m = candidates.objective.m
         drawn = candidates.tickets(np.arange(len(candidates)))
-        return candidates.objective.solution(np.argpartition(drawn, m - 1)[:m])
+        return np.argpartition(drawn, candidates.m - 1)[: candidates.m]
 
 
 class All(Policy):
@@ -33,9 +32,9 @@ class All(Policy):
     name: ClassVar[str] = "all"
     size: ClassVar[str] = "all"
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return all candidates."""
-        return candidates.objective.solution(np.arange(len(candidates)))
+        return np.arange(len(candidates))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +52,11 @@ class Fastest(Policy):
         worst = next((v for v in values if not (is_finite(v) and v > 0.0)), None)
         require(worst is None, "expected latency", worst, "a finite number of seconds above 0", "leave the client out")
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the m fastest; ties by ticket."""
-        m = candidates.objective.m
         seconds = np.fromiter((self._expected(i) for i in candidates.ids), dtype=np.float64, count=len(candidates))
         order = np.lexsort((candidates.tickets(np.arange(len(candidates))), seconds))
-        return candidates.objective.solution(order[:m])
+        return order[: candidates.m]
 
     def _expected(self, client: ClientId) -> Seconds:
         try:

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from pausefl.errors import require
-from pausefl.selection.base import Candidates, Objective, Policy, SetFunction, Solution, Tickets, tickets_from
+from pausefl.selection.objective import Objective, SetFunction, Solution, Tickets, tickets_from
+from pausefl.selection.policy import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 LIMIT = 20_000_000
@@ -74,6 +75,6 @@ class Brute(Policy):
     __slots__ = ()
     name: ClassVar[str] = "brute"
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the best of all sets."""
-        return brute(candidates.objective, candidates.tickets)
+        return brute(candidates.objective, candidates.tickets).members

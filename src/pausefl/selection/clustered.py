@@ -4,7 +4,7 @@ Reference: Fraboni, Vidal, Kameni and Lorenzi, "Clustered Sampling" (ICML 2021),
 (similarity of updates).  Client i has the mass m·n_i/n; the masses fill m bins of size 1; each bin is a distribution.
 So the expected number of draws of a client is its mass, whatever the binning.
 
-A client may be drawn twice.  It then trains and is charged once, and ``Solution.weights`` keeps the draw's weights.
+A client may be drawn twice.  It then trains and is charged once, and ``Selection.weights`` keeps the draw's weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.cluster.hierarchy import linkage
 
 from pausefl.errors import require
 from pausefl.rng import stream
-from pausefl.selection.base import Candidates, Policy, Solution
+from pausefl.selection.policy import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 SKETCH = 512
@@ -34,12 +34,12 @@ class ClusteredBySize(Policy):
     name: ClassVar[str] = "clustered"
     size: ClassVar[str] = "at most m"
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> tuple[IntArray, FloatArray]:
         """Draw one client from each bin."""
         order, mass = _canonical(candidates)
         # Bins filled one after the other are the unit intervals of one line of masses.
-        points = np.arange(candidates.objective.m) + candidates.stream("clustered").random(candidates.objective.m)
-        return _drawn(candidates, order[_on_line(mass, points)])
+        points = np.arange(candidates.m) + candidates.stream("clustered").random(candidates.m)
+        return _weighted(order[_on_line(mass, points)])
 
 
 @dataclass(slots=True, eq=False)
@@ -57,20 +57,20 @@ class ClusteredBySimilarity(Policy):
     def __post_init__(self) -> None:
         require(self.metric in ("angle", "l2", "l1"), "metric", self.metric, "'angle', 'l2' or 'l1'", "leave it out")
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> tuple[IntArray, FloatArray]:
         """Draw one client from each bin."""
         order, mass = _canonical(candidates)
         require(len(order) <= _MOST_FOR_TREE, "clients", len(order), f"at most {_MOST_FOR_TREE}", "use 'clustered'")
-        luck = candidates.stream("clustered").random(candidates.objective.m)
+        luck = candidates.stream("clustered").random(candidates.m)
         # A client with mass above 1 fills whole bins by itself; the tree shares out what is left over.
         whole = np.floor(mass + 1e-12).astype(np.int64)
-        alone = np.repeat(np.arange(len(order)), whole)[: candidates.objective.m]
-        bins = candidates.objective.m - len(alone)
+        alone = np.repeat(np.arange(len(order)), whole)[: candidates.m]
+        bins = candidates.m - len(alone)
         drawn = alone
         if bins:
             groups = self._groups(candidates.rows[order], np.maximum(mass - whole, 0.0))
             drawn = np.concatenate([alone, _draw_from_groups(groups, np.maximum(mass - whole, 0.0), luck[:bins])])
-        return _drawn(candidates, order[drawn])
+        return _weighted(order[drawn])
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:
         """Remember each client's last update."""
@@ -118,7 +118,7 @@ def _canonical(candidates: Candidates) -> tuple[IntArray, FloatArray]:
     """Return the candidates by falling size (ties by ticket) and their masses, which sum to m."""
     order = np.lexsort((candidates.tickets(np.arange(len(candidates))), -candidates.sizes))
     sizes = candidates.sizes[order]
-    return order, candidates.objective.m * sizes / sizes.sum()
+    return order, candidates.m * sizes / sizes.sum()
 
 
 def _on_line(mass: FloatArray, points: FloatArray) -> IntArray:
@@ -141,9 +141,9 @@ def _draw_from_groups(groups: list[IntArray], mass: FloatArray, luck: FloatArray
     return np.array(drawn, dtype=np.int64)
 
 
-def _drawn(candidates: Candidates, draws: IntArray) -> Solution:
+def _weighted(draws: IntArray) -> tuple[IntArray, FloatArray]:
     members, times = np.unique(draws, return_counts=True)
-    return candidates.objective.solution(members, times / times.sum())
+    return members, times / times.sum()
 
 
 def _distances(updates: FloatArray, metric: str) -> FloatArray:

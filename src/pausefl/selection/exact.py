@@ -19,8 +19,9 @@ from typing import ClassVar
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.selection.base import Candidates, Objective, Policy, Solution, Tickets, tickets_from
-from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
+from pausefl.selection.exact_compiled import best_prefix, best_prefix_clustered, fair_marginals, marginals
+from pausefl.selection.objective import Objective, Solution, Tickets, tickets_from
+from pausefl.selection.policy import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 _SMALL = 4096
@@ -45,23 +46,24 @@ def solve_exact(
     >>> solve_exact(np.ones(3), np.array([3.0, 2.0, 1.0]), 2, clusters=np.array([0, 0, 1]), collision=2.0).value
     5.0
     """
-    return exact(Objective(ucb, score, m, clusters, collision), tickets_from(rng))
+    objective = Objective(ucb, score, m, clusters, collision)
+    return objective.solution(exact(objective, tickets_from(rng)))
 
 
-def exact(objective: Objective, tickets: Tickets) -> Solution:
-    """Solve an objective of averages and cluster penalties to optimality."""
+def exact(objective: Objective, tickets: Tickets) -> IntArray:
+    """Return the optimum of an objective of averages and cluster penalties, as positions."""
     if not objective.separable:
         raise InvalidValueError("phi is set, but exact search takes averages and clusters only; use sa-pause or brute")
     ucb, m = objective.ucb, objective.m
     if np.isposinf(ucb.max()):
         unobserved = np.flatnonzero(np.isposinf(ucb))
         if len(unobserved) >= m:
-            return objective.solution(_fill(objective, unobserved, tickets))
+            return _fill(objective, unobserved, tickets)
     if m == len(ucb):
-        return objective.solution(np.arange(m))
+        return np.arange(m)
     kept = _survivors(objective) if len(ucb) > _SMALL else np.arange(len(ucb))
     threshold = _best_threshold(objective, kept)
-    return objective.solution(_fill(objective, kept[ucb[kept] >= threshold], tickets))
+    return _fill(objective, kept[ucb[kept] >= threshold], tickets)
 
 
 def _survivors(objective: Objective) -> IntArray:
@@ -154,6 +156,6 @@ class Pause(Policy):
     name: ClassVar[str] = "pause"
     any_reward: ClassVar[bool] = False
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the optimum."""
         return exact(candidates.objective, candidates.tickets)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from pausefl.errors import InvalidValueError
-from pausefl.selection.base import Policy
 from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause
+from pausefl.selection.policy import Policy
 from pausefl.selection.sa_pause import SaPause, SaPauseAsPublished
 
 POLICIES: dict[str, Callable[[], Policy]] = {

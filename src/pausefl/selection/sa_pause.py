@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pausefl.selection.annealing import Annealer, search
-from pausefl.selection.base import Candidates, Policy, Solution
+from pausefl.selection.policy import Candidates, Policy
+from pausefl.types import IntArray
 
 PUBLISHED_KAPPA = 30.0
 """By what the paper divides its temperature with 300 clients."""
@@ -23,7 +24,7 @@ class SaPause(Policy):
     how: Annealer = field(default_factory=Annealer)
     start: Literal["random"] | None = None
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the best set found."""
         rng = candidates.stream("annealing")
         return search(candidates.objective, self.how, self.start, rng, candidates.tickets)
@@ -44,7 +45,7 @@ class SaPauseAsPublished(Policy):
     def __post_init__(self) -> None:
         Annealer(steps=self.steps, kappa=self.kappa)  # refuses what is out of bounds
 
-    def pick(self, candidates: Candidates) -> Solution:
+    def pick(self, candidates: Candidates) -> IntArray:
         """Return the best set that the chain has seen."""
         how = Annealer(steps=self.steps, kappa=self.kappa, set_range=candidates.set_range, restarts=False)
         return search(candidates.objective, how, "random", candidates.stream("annealing"), candidates.tickets)

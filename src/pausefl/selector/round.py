@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
-from pausefl.rewards import Reward, Terms, collisions
+from pausefl.rewards import Reward, Terms, collisions, speed_bonus
 from pausefl.rng import stream, tickets
 from pausefl.selection import Candidates, Objective, Solution
 from pausefl.selector.cohort import Cohort
@@ -84,14 +84,20 @@ class Problem:
 
     def candidates(self, terms: Terms, rows: IntArray) -> Candidates:
         """Return what the policy sees."""
-        cohort = self.cohort
-        everyone = len(rows) == len(cohort)
+        cohort, reward = self.cohort, self.reward
         return Candidates(
             objective=self.objective(terms, rows),
             rows=rows,
             all_ids=cohort.ids,
-            sizes=cohort.sizes if everyone else cohort.sizes[rows],
-            set_range=self.reward.set_range(self.per_round),
+            columns={
+                "mean_speed": lambda: reward.mean_speed(cohort.rate, cohort.fastest_seen),
+                "speed_bonus": lambda: speed_bonus(cohort.picks, self.number - 1, self.per_round),
+                "budget_left": lambda: terms.privacy,
+                "picks": lambda: cohort.picks,
+                "releases": lambda: cohort.releases,
+                "sizes": lambda: cohort.sizes,
+            },
+            set_range=reward.set_range(self.per_round),
             round_number=self.number,
             tickets=lambda at: tickets(self.seed, "tickets", self.number, cohort.keys[rows[at]]),
             stream=lambda purpose: stream(self.seed, purpose, self.number),

@@ -21,6 +21,7 @@ from pausefl.errors import (
 from pausefl.privacy import Geometric
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
+from pausefl.selector.ask_policy import ask, teach
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.observations import observed_seconds, observed_updates
 from pausefl.selector.round import Phi, Problem, Selection, cluster_column
@@ -145,8 +146,7 @@ class Selector:
         problem = self.problem()
         rows = problem.rows(available, need=1 if allow_fewer or self._policy.size == "all" else self._per_round)
         terms = problem.terms()
-        candidates = problem.candidates(terms, rows)
-        solution = candidates.checked(self._policy.pick(candidates), self._policy)
+        solution = ask(self._policy, problem.candidates(terms, rows))
         chosen = problem.selection(terms, rows, solution)
         self._pending = chosen, rows[solution.members]
         return chosen
@@ -167,7 +167,7 @@ class Selector:
         if updates:
             learned = observed_updates(updates, chosen.members)
             row_of = dict(zip(chosen.members, rows.tolist(), strict=True))
-            self._policy.learn(np.array([row_of[client] for client in updates]), learned)
+            teach(self._policy, np.array([row_of[client] for client in updates]), learned)
         self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None

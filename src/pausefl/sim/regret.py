@@ -17,8 +17,8 @@ import numpy as np
 
 from pausefl.errors import require
 from pausefl.rng import stream
-from pausefl.selection.base import Objective, no_tickets
 from pausefl.selection.exact import exact
+from pausefl.selection.objective import Objective, no_tickets
 from pausefl.selector import Selector
 from pausefl.selector.round import Problem
 from pausefl.sim.latency import LatencyModel
@@ -36,7 +36,7 @@ class RoundRegret:
 def round_regret(problem: Problem, chosen: IntArray, mean_speed: FloatArray, speed: FloatArray) -> RoundRegret:
     """Compare the rows chosen in this round with the genie's; ``speed`` is tau_min / latency as drawn for everyone."""
     known = _known(problem, mean_speed)
-    best, ours = exact(known, no_tickets), known.solution(chosen)
+    best, ours = known.solution(exact(known, no_tickets)), known.solution(chosen)
     drawn = float(speed[best.members].min()) - float(speed[chosen].min())
     return RoundRegret(best.value - ours.value, drawn + best.rest - ours.rest)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from pausefl.errors import InvalidValueError
+
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def imported(path: str, key: str) -> Any:
@@ -24,6 +30,28 @@ def imported(path: str, key: str) -> Any:
         ) from error
 
 
-def reason(error: Exception) -> str:
-    """Return an exception of somebody's own code in one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def reason(error: BaseException) -> str:
+    """Return an exception of somebody's own code in one line, with the file and the line that it comes from."""
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = said.splitlines()[0] if said else ""
+    place = _place(error)
+    return type(error).__name__ + (f": {first}" if first else "") + (f", at {place}" if place else "")
+
+
+def _place(error: BaseException) -> str | None:
+    """Return file:line of the innermost frame that is the user's, neither ours nor of a library."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _shown(error.filename, error.lineno or 1)
+    frames = [(frame.filename, frame.lineno or 1) for frame in extract_tb(error.__traceback__)]
+    installed = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    theirs = [f for f in frames if not f[0].startswith((_OURS, "<frozen"))]
+    own = [f for f in theirs if not f[0].startswith(installed)]
+    if own:
+        return _shown(*own[-1])
+    package = [f for f in theirs if not f[0].startswith(installed[:2])]  # installed, and called by us
+    return _shown(*package[0]) if package else None
+
+
+def _shown(filename: str, line: int) -> str:
+    path, here = Path(filename), Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"

@@ -18,7 +18,7 @@ from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.rng import stream
 from pausefl.selection import PUBLISHED_KAPPA, anneal, solve_exact
-from pausefl.selection.base import Objective
+from pausefl.selection.objective import Objective
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
 from pausefl.studies.measured.base import Measurement, Row, Rows

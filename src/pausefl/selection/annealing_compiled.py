@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from pausefl.selection.compiled import compiled
+from pausefl.selection.compile_cached import compiled
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 # Strides for walking through all neighbours once: a prime above their number is coprime to it.

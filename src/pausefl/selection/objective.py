@@ -1,4 +1,4 @@
-"""What is maximised, what a solution is, and the contract of every policy.
+"""What is maximised, what a solution is, and how ties are broken.
 
 Reference: PAUSE, eq. (pause's policy).  Two conventions hold everywhere:
 
@@ -11,15 +11,14 @@ Reference: PAUSE, eq. (pause's policy).  Two conventions hold everywhere:
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
-from pausefl.types import ClientId, FloatArray, IntArray, KeyArray
+from pausefl.types import FloatArray, IntArray, KeyArray
 
 SetFunction: TypeAlias = Callable[[IntArray], float]
 """Any bounded function of a set, given as an array of indices."""
@@ -146,89 +145,6 @@ class Solution:
     def rank(self) -> tuple[bool, float]:
         """A key that orders solutions, also those whose minimum is infinite."""
         return (True, self.rest) if math.isinf(self.minimum) else (False, self.minimum + self.rest)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """What a policy sees of a round: only the available clients, as arrays of the same length.
-
-    ``set_range`` is how far apart the weights let two sets lie in everything but speed: PAUSE, eq. (setting C).
-    """
-
-    objective: Objective
-    rows: IntArray
-    all_ids: Sequence[ClientId] = field(repr=False)
-    sizes: FloatArray
-    set_range: float
-    round_number: int
-    tickets: Tickets = field(repr=False)
-    stream: Callable[[str], np.random.Generator] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def ids(self) -> list[ClientId]:
-        """The candidates' ids."""
-        return [self.all_ids[row] for row in self.rows.tolist()]
-
-    def checked(self, solution: Solution, policy: Policy) -> Solution:
-        """Return the solution if it keeps the policy's contract, else say which part it breaks."""
-        if not isinstance(solution, Solution):
-            raise InvalidValueError(
-                f"policy {policy.name!r} returned a {type(solution).__name__}, but must return a Solution; "
-                "return candidates.objective.solution(positions)"
-            )
-        members, m = solution.members, self.objective.m
-        sizes = {"exactly m": (m, m), "at most m": (1, m), "all": (len(self), len(self))}
-        low, high = sizes[policy.size]
-        distinct = len(np.unique(members)) == len(members)
-        inside = len(members) > 0 and members.min() >= 0 and members.max() < len(self)
-        if not (distinct and inside and low <= len(members) <= high):
-            raise InvalidValueError(
-                f"policy {policy.name!r} returned positions {members[:20].tolist()}, but must return {policy.size} "
-                f"distinct ones below {len(self)}, with m = {m}; mend its pick()"
-            )
-        return solution
-
-
-class Policy(ABC):
-    """Decides who takes part in a round.
-
-    Contract: ``pick`` returns a solution of the candidates' objective whose members are distinct positions
-    0 … len(candidates)-1, ``m`` of them unless the class says otherwise in ``size``.  It must not mutate what it is
-    given, must take all randomness from ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives
-    the same choice, in any process), and must not depend on the order of the candidates (so that permuting the clients
-    permutes the choice).  What it has to remember between rounds goes through ``learn``, ``state`` and ``restore``.
-    """
-
-    __slots__ = ()
-    name: ClassVar[str]
-    size: ClassVar[str] = "exactly m"  # or "at most m", "all"
-    any_reward: ClassVar[bool] = True  # whether it honours a set function phi, or does not look at the reward at all
-
-    @abstractmethod
-    def pick(self, candidates: Candidates) -> Solution:
-        """Return the choice for this round."""
-
-    @property
-    def learns(self) -> bool:
-        """Whether it wants to see the members' model updates."""
-        return type(self).learn is not Policy.learn
-
-    def settings(self) -> str:
-        """Describe the parameters, so that a saved state is not continued with others."""
-        return repr(self) if is_dataclass(self) else self.name
-
-    def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
-        """Take note of the model updates that these clients sent, a row each."""
-
-    def state(self) -> Mapping[str, Any]:
-        """Return the arrays that ``restore`` needs to continue."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most policies have no state
-        """Continue from what ``state`` returned."""
 
 
 def no_tickets(indices: IntArray) -> KeyArray:

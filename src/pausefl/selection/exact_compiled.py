@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pausefl.selection.compiled import compiled
+from pausefl.selection.compile_cached import compiled
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 

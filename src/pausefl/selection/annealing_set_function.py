@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pausefl.selection.annealing_walk import (
+from pausefl.selection.annealing_compiled import (
     STRIDES,
     below,
     count_neighbours,

@@ -1,0 +1,161 @@
+"""The contract of a policy: what it sees of a round, and what it returns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.selection.objective import Objective, Tickets
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray
+
+Positions: TypeAlias = IntArray | Sequence[int]
+"""Which candidates are chosen: an array or a list of whole numbers from 0 to len(candidates) - 1."""
+
+Choice: TypeAlias = Positions | tuple[Positions, FloatArray | Sequence[float]]
+"""What ``Policy.pick`` returns: positions, or a pair of positions and weights."""
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidates:
+    """What a policy sees of a round: the clients it may choose from, as numpy columns of length ``len(candidates)``.
+
+    Candidates are the clients that are there and have budget left.  The columns are ``ucb``, ``score``, ``mean_speed``,
+    ``speed_bonus``, ``budget_left``, ``picks``, ``releases`` and ``sizes``.  They are read-only.  They are worked out
+    when a policy first asks for them.  They are those of this round, so copy what you want to keep.  ``available`` is
+    a mask over all clients.  ``objective`` is what PAUSE maximises; a policy need not look at it.
+
+    Attributes:
+        round_number: The number of the round to decide, from 1.
+        tickets: A function of positions.  It returns a lottery number for each, which belongs to the client in this
+            round.  Break ties with it: the smallest wins.
+        stream: A function of a name.  It returns a random generator for this round, the same one for the same name.
+        set_range: How far apart the weights let two sets lie in everything but speed: PAUSE, eq. (setting C).
+        rows: The row of each candidate, in order of arrival.  Rows are what ``Policy.learn`` is given.
+    """
+
+    objective: Objective
+    rows: IntArray
+    all_ids: Sequence[ClientId] = field(repr=False)
+    set_range: float
+    round_number: int
+    columns: Mapping[str, Callable[[], npt.NDArray[Any]]] = field(repr=False)  # of all clients, by name
+    tickets: Tickets = field(repr=False)
+    stream: Callable[[str], np.random.Generator] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def m(self) -> int:
+        """How many are to be chosen."""
+        return self.objective.m
+
+    @property
+    def ids(self) -> list[ClientId]:
+        """Their ids."""
+        return [self.all_ids[row] for row in self.rows.tolist()]
+
+    @cached_property
+    def ucb(self) -> FloatArray:
+        """Upper confidence bound on the speed: zeta·mean_speed + speed_bonus; infinite for a client never picked."""
+        return _read_only(self.objective.ucb)
+
+    @cached_property
+    def score(self) -> FloatArray:
+        """What the client adds to the reward but for speed: (alpha·generalization + gamma·budget_left) / m."""
+        return _read_only(self.objective.score)
+
+    @cached_property
+    def mean_speed(self) -> FloatArray:
+        """Mean of tau_min / latency over the client's picks, from 0 (no answer) to 1; 0 for a client never picked."""
+        return self._column("mean_speed")
+
+    @cached_property
+    def speed_bonus(self) -> FloatArray:
+        """How much faster than its mean the client may be; infinite for a client never picked."""
+        return self._column("speed_bonus")
+
+    @cached_property
+    def budget_left(self) -> FloatArray:
+        """Share of the privacy budget that is left, from 1 (nothing released) to 0."""
+        return self._column("budget_left")
+
+    @cached_property
+    def picks(self) -> IntArray:
+        """In how many rounds the client took part."""
+        return self._column("picks")
+
+    @cached_property
+    def releases(self) -> IntArray:
+        """How many noised updates the client has released; its own count, where it reports one."""
+        return self._column("releases")
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """How many examples the client has."""
+        return self._column("sizes")
+
+    @cached_property
+    def available(self) -> BoolArray:
+        """Whether each of *all* clients, in order of arrival, is a candidate in this round."""
+        mask = np.zeros(len(self.all_ids), dtype=np.bool_)
+        mask[self.rows] = True
+        return _read_only(mask)
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        everyone = self.columns[name]()
+        return _read_only(everyone if len(self.rows) == len(everyone) else everyone[self.rows])
+
+
+class Policy(ABC):
+    """Decides who takes part in a round.
+
+    Contract: ``pick`` returns distinct positions 0 … len(candidates)-1, ``candidates.m`` of them unless the class says
+    otherwise in ``size``.  A policy that draws with replacement returns a pair: the positions, and for each a weight
+    above 0; the weights sum to 1 and replace the usual aggregation weights.  ``pick`` must take all randomness from
+    ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives the same choice, in any process), and
+    must not depend on the order of the candidates (so that permuting the clients permutes the choice).  What it has to
+    remember between rounds goes through ``learn``, ``state`` and ``restore``.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    size: ClassVar[str] = "exactly m"  # or "at most m", "all"
+    any_reward: ClassVar[bool] = True  # whether it honours a set function phi, or does not look at the reward at all
+
+    @abstractmethod
+    def pick(self, candidates: Candidates) -> Choice:
+        """Return the positions of the clients chosen for this round."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it wants to see the members' model updates."""
+        return type(self).learn is not Policy.learn
+
+    def settings(self) -> str:
+        """Describe the parameters, so that a saved state is not continued with others."""
+        return repr(self) if is_dataclass(self) else self.name
+
+    def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
+        """Take note of the model updates that these clients sent, a row each."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the arrays that ``restore`` needs to continue."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most policies have no state
+        """Continue from what ``state`` returned."""
+
+
+def _read_only(array: _Array) -> _Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view

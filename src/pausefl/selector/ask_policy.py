@@ -1,0 +1,78 @@
+"""A policy is asked, and its answer is checked and evaluated; what goes wrong inside it becomes one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from pausefl.errors import InvalidValueError, PauseError, UserCodeError
+from pausefl.selection import Candidates, Policy, Solution
+from pausefl.system.import_path import reason
+from pausefl.types import FloatArray, IntArray
+
+
+def ask(policy: Policy, candidates: Candidates) -> Solution:
+    """Return what the policy picks, with its worth; an answer that breaks its contract is refused."""
+    with blaming(policy, "pick"):
+        choice = policy.pick(candidates)
+    if isinstance(choice, Solution):
+        raise InvalidValueError(
+            f"policy {policy.name!r} returned a Solution, but must return positions; return those alone, without "
+            "objective.solution(…)"
+        )
+    positions, weights = choice if isinstance(choice, tuple) and len(choice) == 2 else (choice, None)
+    members = _checked_positions(policy, positions, candidates)
+    return candidates.objective.solution(members, _checked_weights(policy, weights, len(members)))
+
+
+def teach(policy: Policy, rows: IntArray, updates: FloatArray) -> None:
+    """Show the policy the updates of these clients."""
+    with blaming(policy, "learn"):
+        policy.learn(rows, updates)
+
+
+@contextmanager
+def blaming(policy: Policy, method: str) -> Iterator[None]:
+    """Turn whatever a policy of somebody's own may raise into one line with its file and line."""
+    try:
+        yield
+    except PauseError:
+        raise
+    except Exception as error:
+        raise UserCodeError(f"policy {policy.name!r} failed in {method}() ({reason(error)}); mend it") from error
+
+
+def _checked_positions(policy: Policy, positions: object, candidates: Candidates) -> IntArray:
+    count, m = len(candidates), candidates.m
+    low, high = {"exactly m": (m, m), "at most m": (1, m), "all": (count, count)}[policy.size]
+    members = np.asarray(positions) if isinstance(positions, (list, np.ndarray)) else np.empty(0)
+    whole = members.ndim == 1 and members.dtype.kind in "iu"
+    inside = whole and len(members) > 0 and members.min() >= 0 and members.max() < count
+    if not inside or not low <= len(members) <= high or len(np.unique(members)) < len(members):
+        shown = members[:20].tolist() if whole else f"a {type(positions).__name__} ({_short(positions)})"
+        raise InvalidValueError(
+            f"policy {policy.name!r} returned {shown}, but must return an array or a list of {policy.size} distinct "
+            f"positions below {count}, with m = {m}; mend its pick()"
+        )
+    return members.astype(np.int64)
+
+
+def _checked_weights(policy: Policy, weights: object, count: int) -> FloatArray | None:
+    if weights is None:
+        return None
+    try:
+        found = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.shape != (count,) or not (found > 0.0).all() or abs(float(found.sum()) - 1.0) > 1e-9:
+        raise InvalidValueError(
+            f"policy {policy.name!r} returned weights {_short(weights)}, but must return {count} above 0 "
+            "that sum to 1; mend its pick()"
+        )
+    return found
+
+
+def _short(value: object) -> str:
+    return " ".join(str(value).split())[:60]
