@@ -367,7 +367,7 @@ KEYS = (
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "privunit"}),
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.unit": "update"}),
-    Key("privacy.delta", (1e-5, 1e-3), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.delta", (1e-5, 1e-6), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
     Key("privacy.batch_norm", ("keep-local", "refuse"), refusal,
         lambda s, said: ("batch norms" in said) is (s["privacy.batch_norm"] == "refuse"),
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
