@@ -23,8 +23,9 @@ def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
     Only then, only after everything that is installed, and not without saying so: a file from a stranger must not
     bring code that nobody asked for.
     """
-    paths = {name for c in configs for name in (c.selection.policy, c.learning.model, c.data.name)}
-    named = sorted(name for name in paths if ":" in name)
+    from pausefl.runs.own_code import own_code
+
+    named = sorted({path for config in configs for path in own_code(config)})
     if named:
         typer.echo(f"pausefl: this configuration runs code of its own: {', '.join(named)}", err=True)
         sys.path += [str(file.resolve().parent), str(Path.cwd())]

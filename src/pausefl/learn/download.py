@@ -17,7 +17,6 @@ import numpy as np
 
 from pausefl.errors import DataMissingError, MissingExtraError
 from pausefl.learn.datasets import Dataset, store_dataset
-from pausefl.system.import_path import reason
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MD5 = {
@@ -61,7 +60,7 @@ def fetch_dataset(name: str, data_dir: Path, report: Report = lambda _: None) ->
             files = source(name, raw, report)
             return store_dataset(_decode(name, files), data_dir)
         except (DataMissingError, OSError, subprocess.SubprocessError) as error:
-            failures.append(reason(error))
+            failures.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
             report(f"{source.__name__.removeprefix('_from_')}: {failures[-1]}")
     tried = "; ".join(failures)
     raise DataMissingError(f"data set {name!r} could not be fetched ({tried}); put its raw files into {raw}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pausefl.errors import InvalidValueError, MissingExtraError
-from pausefl.system.import_path import reason
 
 try:
     import torch
@@ -25,6 +24,6 @@ def usable_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InvalidValueError(
-            f"learning.device is {name!r}, but cannot be used ({reason(error)}); use 'cpu'"
+            f"learning.device is {name!r}, but cannot be used ({str(error).splitlines()[0]}); use 'cpu'"
         ) from None
     return device

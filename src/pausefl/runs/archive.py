@@ -10,6 +10,7 @@ from pathlib import Path
 from pausefl.errors import ConfigError
 from pausefl.runs.comparable import ONE_RUN, differences
 from pausefl.runs.folder import METRICS, read_run, require_runs, run_folders
+from pausefl.runs.own_code import CODE_FILE
 
 
 def keep(folders: Sequence[Path], target: Path) -> list[Path]:
@@ -53,7 +54,7 @@ def _require_free(place: Path, run: Path) -> None:
 
 def _copy(run: Path, place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
-    for name in ("config.toml", "summary.json"):
+    for name in ("config.toml", "summary.json", CODE_FILE):
         (place / name).unlink(missing_ok=True)  # an unfinished run has no summary, whatever was kept before
         if (run / name).exists():
             shutil.copyfile(run / name, place / name)

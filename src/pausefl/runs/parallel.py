@@ -17,6 +17,7 @@ from pausefl.runs.comparable import ONE_RUN, differences
 from pausefl.runs.config import Config
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import last_record
+from pausefl.runs.own_code import require_same_code
 from pausefl.runs.play import run
 from pausefl.system.processes import follow_parent
 
@@ -37,6 +38,8 @@ def run_many(
 ) -> list[RunData]:
     """Run all tasks, ``jobs`` at a time; return the runs in order."""
     _require_different(tasks)
+    for task in tasks:  # before anything long
+        require_same_code(task.config, task.out)
     if jobs == 1 or len(tasks) == 1:
         told = progress or (lambda _which, _record: None)
         return [

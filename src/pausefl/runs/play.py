@@ -16,6 +16,7 @@ from pausefl.runs.comparable import ONE_RUN, differences
 from pausefl.runs.config import Config
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import METRICS, read_records, read_run, stored_config
+from pausefl.runs.own_code import require_same_code, write_code
 from pausefl.sim.engine import Simulation
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state, write_whole
@@ -31,9 +32,10 @@ def run(
 ) -> RunData:
     """Play all rounds of a configuration; return the run with its summary, as ``read_run`` would.
 
-    ``out`` gets config.toml, metrics.jsonl (a line per round), checkpoint.state and, at the end, summary.json.  A run
-    that was killed loses at most the rounds since its last checkpoint, and ends like one that was not.  A run that has
-    ended goes on when it is called with more rounds.
+    ``out`` gets config.toml, metrics.jsonl (a line per round), checkpoint.state and, at the end, summary.json; also
+    code.json, if the configuration names code of the user's own.  A run that was killed loses at most the rounds since
+    its last checkpoint, and ends like one that was not.  A run that has ended goes on when it is called with more
+    rounds.
     """
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out / "lock", out, "name another folder"):
@@ -46,6 +48,8 @@ def run(
         try:
             if longer:  # only now, so that a configuration that cannot be built does not take the folder
                 (out / "summary.json").unlink(missing_ok=True)
+                if kept is None:
+                    write_code(config, out)
                 write_whole(out / "config.toml", config.toml())
             records = _resume(simulation, config, out)
             with (out / METRICS[0]).open("a", encoding="utf-8") as metrics:
@@ -75,6 +79,7 @@ def _same_run(config: Config, out: Path) -> Config | None:
         raise ConfigError(
             f"{out} holds a run of another configuration ({said}); name another folder, or delete this one"
         )
+    require_same_code(config, out)
     played = (out / "summary.json").exists() or (out / METRICS[1]).exists()
     if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():
         raise ConfigError(f"{out} was kept without its model, so it cannot go on; name another folder to run it anew")
