@@ -77,7 +77,7 @@ def test_images_and_rows_are_taken(beside: Path) -> None:
         ("three", "must return a tuple of train_images"),
         ("strangers", "test labels that are not in training"),
         ("unlike", "training and test must agree"),
-        ("broken", "cannot be loaded (no disk)"),
+        ("broken", "cannot be loaded (RuntimeError: no disk, at "),
         ("nobody", "no attribute 'nobody'"),
     ],
 )
