@@ -35,6 +35,7 @@ from pausefl.selection import (
     All,
     Annealer,
     Brute,
+    Candidates,
     ClusteredBySimilarity,
     ClusteredBySize,
     Fastest,
@@ -147,14 +148,28 @@ def schedule_of(s: Settings) -> Any:
     return kinds[s["privacy.schedule"]]()
 
 
+class EveryNth(Policy):
+    """Clients at a distance: a class of the user's own with an option."""
+
+    name = "every-nth"
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def pick(self, candidates: Candidates) -> list[int]:
+        return [(self.step * k) % len(candidates) for k in range(candidates.m)]
+
+
 def policy_of(s: Settings) -> Policy:
     reach = s["selection.alpha"] * (2 + s["selection.rho"] * (s["selection.per_round"] - 1)) + s["selection.gamma"]
-    steps, kappa = s["selection.steps"], s["selection.kappa"]
+    steps, kappa, options = s["selection.steps"], s["selection.kappa"], s["selection.options"]
     published = Annealer(steps=steps, kappa=kappa or 30.0, set_range=reach, restarts=False)
     policies: dict[str, Callable[[], Policy]] = {
         "pause": Pause, "brute": Brute, "random": Random, "all": All, "clustered": ClusteredBySize,
-        "clustered-similarity": ClusteredBySimilarity, "sa-pause-as-published": lambda: SaPause(published),
-        "sa-pause": lambda: SaPause(Annealer(steps=steps, kappa=kappa or 3000.0)),
+        "clustered-similarity": lambda: ClusteredBySimilarity(**options),
+        "sa-pause-as-published": lambda: SaPause(published),
+        "sa-pause": lambda: SaPause(Annealer(steps=steps, kappa=kappa or 3000.0, **options)),
+        f"{__name__}:EveryNth": lambda: EveryNth(**options),
         "fastest": lambda: Fastest(latency_of(s).expected()),
     }  # fmt: skip
     return policies[s["selection.policy"]]()
@@ -351,6 +366,11 @@ KEYS = (
     Key("selection.kappa", (0.01, 3000.0), records, replayed, ANNEALED),
     Key("selection.kappa", (0.01, 3000.0), records, replayed,
         ANNEALED | {"selection.policy": "sa-pause-as-published"}),
+    Key("selection.options", ({"graph": "tailored"}, {"graph": "vanilla"}), records, replayed, ANNEALED),
+    Key("selection.options", ({"metric": "l1"}, {"metric": "angle"}), models, retrained,
+        CHOSEN | {"selection.policy": "clustered-similarity", "run.rounds": 16}),
+    Key("selection.options", ({"step": 1}, {"step": 2}), records, replayed,
+        {"selection.policy": f"{__name__}:EveryNth"}),
     Key("privacy.enabled", (True, False), models, retrained, TRAINING),
     Key("privacy.budget", (10.0, 40.0), records, replayed),
     Key("privacy.budget", (10.0, 40.0), models, retrained, PRIVATE),

@@ -11,14 +11,11 @@ from pausefl.privacy import MECHANISMS, Mechanism
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
 from pausefl.runs.network import build_availability, build_latency
-from pausefl.selection import PUBLISHED_KAPPA, Annealer, Fastest, Policy, SaPause, SaPauseAsPublished, policy_by_name
-from pausefl.selection.annealing import DEFAULT_KAPPA
+from pausefl.runs.policy import build_policy
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation
-from pausefl.sim.latency import LatencyModel
 from pausefl.sim.learner import Learner
 from pausefl.sim.network import Network
-from pausefl.system.import_path import imported, reason
 from pausefl.types import FloatArray, IntArray
 
 
@@ -27,7 +24,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
     seed, clients = config.run.seed, config.network.clients
     latency = build_latency(config.network)
     require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
-    policy = _policy(config, latency)
+    policy = build_policy(config, latency)
     learner: Learner | None = None
     sizes: FloatArray | IntArray = np.ones(clients)
     if config.learning.enabled:
@@ -75,29 +72,3 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 
 def _mechanism(privacy: Privacy) -> Mechanism:
     return MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
-
-
-def _policy(config: Config, latency: LatencyModel) -> Policy:
-    selection = config.selection
-    if selection.policy == "fastest":
-        return Fastest(latency.expected())
-    if selection.policy == SaPause.name:
-        return SaPause(Annealer(steps=selection.steps, kappa=selection.kappa or DEFAULT_KAPPA))
-    if selection.policy == SaPauseAsPublished.name:
-        return SaPauseAsPublished(selection.steps, selection.kappa or PUBLISHED_KAPPA)
-    if ":" in selection.policy:
-        return _own_policy(selection.policy)
-    return policy_by_name(selection.policy)
-
-
-def _own_policy(path: str) -> Policy:
-    kind = imported(path, "selection.policy")
-    try:
-        made = kind()
-    except Exception as error:  # whatever a class of somebody's own may raise
-        raise InvalidValueError(
-            f"selection.policy is {path!r}, but cannot be made ({reason(error)}); it is called without arguments"
-        ) from error
-    if not isinstance(made, Policy):
-        raise InvalidValueError(f"selection.policy is {path!r}, but makes no Policy; subclass pausefl.Policy")
-    return made

@@ -16,7 +16,7 @@ ONE_POLICY = ONE_RUN | {"run.seed"}
 """In what the seeds of one policy may differ."""
 
 ONE_STUDY = ONE_POLICY | {
-    "selection.policy", "selection.steps", "selection.kappa", "privacy.enabled",
+    "selection.policy", "selection.steps", "selection.kappa", "selection.options", "privacy.enabled",
     "run.evaluate_every",
 }  # fmt: skip
 """In what the policies of a study may differ."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -76,6 +77,7 @@ class SelectionSection(Section):
     rho: float = Field(default=0.0, ge=0)
     steps: int | None = Field(default=None, ge=0)
     kappa: float | None = Field(default=None, gt=0)
+    options: dict[str, Any] = Field(default={})
 
     @model_validator(mode="before")
     @classmethod
@@ -171,7 +173,12 @@ class Config(Section):
     @property
     def title(self) -> str:
         """The run's policy, as tables and charts call it."""
-        return self.selection.policy + ("" if self.privacy.enabled else " (no privacy)")
+        options = ", ".join(f"{name}={value}" for name, value in self.selection.options.items())
+        return (
+            self.selection.policy
+            + (f" ({options})" if options else "")
+            + ("" if self.privacy.enabled else " (no privacy)")
+        )
 
     def toml(self) -> str:
         """Return the resolved configuration as TOML; keys without a value are left out."""
@@ -185,11 +192,14 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
 
 def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
     """Validate a configuration; the error names the key, the value, the bound and the nearest known key."""
-    merged = {section: dict(values) if isinstance(values, Mapping) else values for section, values in content.items()}
+    merged = deepcopy(dict(content))
     for override in overrides:
         name, found, text = override.partition("=")
-        section, dot, key = name.strip().partition(".")
-        if not found or not dot or not isinstance(merged.setdefault(section, {}), dict):
+        *tables, key = name.strip().split(".")
+        table: Any = merged
+        for part in tables:
+            table = table.setdefault(part, {}) if isinstance(table, dict) else None
+        if not found or not tables or not isinstance(table, dict):
             raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
-        merged[section][key] = value_of(text.strip())
+        table[key] = value_of(text.strip())
     return validated(Config, merged)

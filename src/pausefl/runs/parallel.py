@@ -14,11 +14,12 @@ from typing import Any
 
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.comparable import ONE_RUN, differences
-from pausefl.runs.config import Config
+from pausefl.runs.config import Config, SelectionSection
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import last_record
 from pausefl.runs.own_code import require_same_code
 from pausefl.runs.play import run
+from pausefl.runs.policy import is_own, try_policy
 from pausefl.system.processes import follow_parent
 
 Progress = Callable[[int, Mapping[str, Any]], None]
@@ -40,6 +41,7 @@ def run_many(
     _require_different(tasks)
     for task in tasks:  # before anything long
         require_same_code(task.config, task.out)
+    _try_policies(tasks)
     if jobs == 1 or len(tasks) == 1:
         told = progress or (lambda _which, _record: None)
         return [
@@ -68,6 +70,15 @@ def run_many(
                 process.terminate()
             raise
         return [future.result() for future in futures]
+
+
+def _try_policies(tasks: Sequence[Task]) -> None:
+    """Let each class of the user's own play a trial, before the runs of other policies take their time."""
+    tried: list[SelectionSection] = []
+    for task in tasks:
+        if is_own(task.config.selection) and task.config.selection not in tried:
+            try_policy(task.config)
+            tried.append(task.config.selection)
 
 
 def _require_different(tasks: Sequence[Task]) -> None:

@@ -7,7 +7,7 @@ from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause, solve_exact
 from pausefl.selection.objective import Objective, Solution
 from pausefl.selection.policy import Candidates, Policy
-from pausefl.selection.registry import POLICIES, policy_by_name
+from pausefl.selection.registry import POLICIES, check_options, option_names, policy_by_name
 from pausefl.selection.sa_pause import PUBLISHED_KAPPA, SaPause, SaPauseAsPublished
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "SaPauseAsPublished",
     "Solution",
     "anneal",
+    "check_options",
+    "option_names",
     "policy_by_name",
     "solve_brute",
     "solve_exact",

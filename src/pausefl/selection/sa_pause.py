@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from pausefl.selection.annealing import Annealer, search
+from pausefl.errors import require
+from pausefl.selection.annealing import DEFAULT_KAPPA, Annealer, Graph, search
 from pausefl.selection.policy import Candidates, Policy
 from pausefl.types import IntArray
 
@@ -23,6 +24,19 @@ class SaPause(Policy):
     name: ClassVar[str] = "sa-pause"
     how: Annealer = field(default_factory=Annealer)
     start: Literal["random"] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        steps: int | None = None,
+        kappa: float = DEFAULT_KAPPA,
+        graph: Graph = "tailored",
+        restarts: bool = True,
+        start: Literal["random"] | None = None,
+    ) -> SaPause:
+        """Return it by the values that a configuration can hold; see :class:`Annealer`."""
+        require(start in (None, "random"), "start", start, "'random'", "leave it out")
+        return cls(Annealer(steps=steps, kappa=kappa, graph=graph, restarts=restarts), start)
 
     def pick(self, candidates: Candidates) -> IntArray:
         """Return the best set found."""

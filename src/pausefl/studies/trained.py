@@ -21,6 +21,7 @@ from pausefl.report.summary import by_policy, summarise
 from pausefl.runs.config import Config, make_config
 from pausefl.runs.folder import read_run, run_folders
 from pausefl.runs.parallel import Task
+from pausefl.runs.policy import own_options
 from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
 from pausefl.system.settings import validated
 
@@ -67,7 +68,9 @@ class TrainedStudy(Study):
             if key in ("run.seed", "selection.policy"):
                 raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
         size = {"full": (), "half": self.about.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
-        return make_config(self.sections, [*size, *chosen, *overrides])
+        config = make_config(self.sections, [*size, *chosen, *overrides])
+        selection = config.selection.model_copy(update={"options": own_options(config.selection)})
+        return config.model_copy(update={"selection": selection})
 
     def tasks(
         self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = (),
@@ -80,11 +83,18 @@ class TrainedStudy(Study):
                 raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
         count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
         require(count >= 1, "--seeds", count, "1 or more", "run at least one")
-        return [
+        tasks = [
             Task(self.config(policy, seed, scale, overrides), out / folder_name(policy) / f"seed-{seed}")
             for policy in policies or self.about.policies
             for seed in range(count)
         ]
+        taken = {name for task in tasks for name in task.config.selection.options}
+        written = {"selection": {"options": self.sections.get("selection", {}).get("options", {})}}
+        given = make_config(written, [one for one in overrides if one.strip().startswith("selection.options.")])
+        for name in given.selection.options:
+            if name not in taken:
+                raise ConfigError(f"selection.options has {name!r}, but none of the policies takes it; leave it out")
+        return tasks
 
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Train, and report on all runs in the folder: a study may grow in pieces."""
