@@ -60,7 +60,15 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["demo", "--rounds", "0"], "rounds is 0"),
+        (["demo", "--rounds", "0"], "Invalid value for '--rounds': 0 is not in the range x>=1."),
+        (["demo", "--seed", "-1"], "'--seed': -1 is not in the range x>=0."),
+        (["demo", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
+        (["run", "a.toml", "--out", "x", "--seeds", "0"], "'--seeds': 0 is not in the range x>=1."),
+        (["run", "a.toml", "--out", "x", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
+        (["study", "regret", "--seeds", "0"], "'--seeds': 0 is not in the range x>=1."),
+        (["study", "large-mnist", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
+        (["tune", "large-mnist", "privacy.width", "1", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
+        (["compare", "x", "--target", "0"], "'--target': 0.0 is not in the range 0<x<=100."),
         (["run", "nowhere.toml", "--out", "x"], "nowhere.toml does not exist"),
         (["run", __file__, "--out", "x"], "is no TOML file"),
         (["compare", "nowhere"], "holds no run"),

@@ -152,7 +152,7 @@ def test_impossible_targets_are_refused(study: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as stop:
         main(["compare", str(study), "--target", "0.0"])
     assert stop.value.code == 2
-    assert "--target is 0.0" in capsys.readouterr().err
+    assert "'--target': 0.0 is not in the range 0<x<=100." in capsys.readouterr().err
 
 
 def test_report_writes_the_page_and_the_pictures(

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson
+from pausefl.cli.options import TRAINING, AsJson, Jobs
 from pausefl.cli.progress import play_all
 from pausefl.cli.tables import print_runs, show_runs
-from pausefl.errors import require
 
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
 _TARGETS = (80.0, 90.0)
@@ -20,9 +19,9 @@ _TARGETS = (80.0, 90.0)
 @app.command(rich_help_panel=TRAINING)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/demo"),
-    rounds: Annotated[int, typer.Option(help="How many rounds each policy plays.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
-    jobs: Annotated[int, typer.Option(help="How many processes to use.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds each policy plays.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    jobs: Jobs = 2,
     as_json: AsJson = False,
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
@@ -32,9 +31,6 @@ def demo(
     from pausefl.runs.config import make_config
     from pausefl.runs.parallel import Task
 
-    require(rounds >= 1, "--rounds", rounds, "1 or more", "play at least one")
-    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
-    require(seed >= 0, "--seed", seed, "0 or more", "count seeds from 0")
     require_charts()
     tasks = []
     for name in POLICIES:

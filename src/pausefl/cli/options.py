@@ -20,6 +20,7 @@ DataDir: TypeAlias = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Where data sets are kept: by default $PAUSEFL_DATA, or else ~/.cache/pausefl."),
 ]
+Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="How many processes to use; the result is the same.")]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key, e.g. run.rounds=50; may be repeated."),

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides
 from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import show_runs
-from pausefl.errors import ConfigError, require
+from pausefl.errors import ConfigError
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -20,8 +20,8 @@ def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; every key has a default.")],
     out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and the summary.")],
     overrides: Overrides = None,
-    seeds: Annotated[int, typer.Option(help="Run this many seeds, counting up from run.seed.")] = 1,
-    jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Run this many seeds, counting up from run.seed.")] = 1,
+    jobs: Jobs = 1,
     data_dir: DataDir = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     as_json: AsJson = False,
@@ -30,8 +30,6 @@ def run(
     from pausefl.runs.config import load_config
     from pausefl.runs.parallel import Task
 
-    require(seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
-    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     base = load_config(config, overrides or [])
     use_own_modules(config, [base])
     first = base.run.seed

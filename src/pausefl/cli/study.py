@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, complete_scale, complete_study
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, complete_scale, complete_study
 from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import show_runs
-from pausefl.errors import ConfigError, require
+from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
     from pausefl.runs.data import RunData
@@ -34,9 +34,9 @@ def study(
         str,
         typer.Option(help="full, half (an evening on two cores) or smoke (seconds).", autocompletion=complete_scale),
     ] = "half",
-    seeds: Annotated[int | None, typer.Option(help="How many seeds; the study's own number by default.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; the study's own number by default.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
-    jobs: Annotated[int, typer.Option(help="How many processes to use; the result is the same.")] = 2,
+    jobs: Jobs = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report: runs/NAME-SCALE if left out.")] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
@@ -60,8 +60,6 @@ def study(
     from pausefl.studies.study import Order, scale_named
 
     size = scale_named(scale)
-    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
-    require(seeds is None or seeds >= 1, "--seeds", seeds, "1 or more", "run at least one")
     require_charts()
     chosen = load_study(name)
     folder = out or Path("runs") / f"{chosen.name}-{scale}"

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, complete_policy, complete_scale, complete_study
+from pausefl.cli.options import (
+    TRAINING,
+    AsJson,
+    DataDir,
+    Jobs,
+    Overrides,
+    complete_policy,
+    complete_scale,
+    complete_study,
+)
 from pausefl.cli.progress import play_all, use_own_modules
 from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
@@ -25,11 +34,11 @@ def tune(
         str,
         typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy),
     ] = "random",
-    seed: Annotated[int, typer.Option(help="A seed the study itself does not use.")] = _SEED,
+    seed: Annotated[int, typer.Option(min=0, help="A seed the study itself does not use.")] = _SEED,
     scale: Annotated[
         str, typer.Option(help="full, half or smoke, as for the study.", autocompletion=complete_scale)
     ] = "half",
-    jobs: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
+    jobs: Jobs = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs: runs/tune-STUDY-KEY if left out.")] = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
@@ -41,7 +50,6 @@ def tune(
     from pausefl.studies.study import scale_named
     from pausefl.studies.trained import TrainedStudy, folder_name
 
-    require(jobs >= 1, "--jobs", jobs, "1 or more", "use at least one process")
     chosen = load_study(study)
     if not isinstance(chosen, TrainedStudy):
         raise ConfigError(f"{study} trains nothing, so there is nothing to tune; name a study with policies")
