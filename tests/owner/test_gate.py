@@ -214,6 +214,16 @@ def test_training_may_write_into_the_model_it_was_given(owner):
     assert np.allclose(np.concatenate([(found[name] - MODEL[name]).ravel() for name in MODEL]), 1.0, atol=0.01)
 
 
+def test_a_tensor_without_dimensions_is_one_like_the_others(owner):
+    model = {"w": np.ones(3, dtype=np.float32), "scale": np.array(2.0, dtype=np.float32), "shift": np.array(1.0)}
+    trained = Training(arrays={name: np.asarray(tensor + 1) for name, tensor in model.items()})
+    reply = ask(owner, trained, model=model)
+    assert {n: (type(t), t.shape, t.dtype) for n, t in reply.arrays.items()} == {
+        n: (np.ndarray, t.shape, t.dtype) for n, t in model.items()
+    }
+    assert same(reply, ask(owner, trained, model=model))
+
+
 def spread(owner, **wish) -> float:
     """The mean size of Laplace noise around a model of zeros that training leaves as it is."""
     zeros = {"w": np.zeros(20_000)}

@@ -41,7 +41,8 @@ def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layer
         found = f"{new.dtype} {new.shape}"
         require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it as it came")
         with np.errstate(over="ignore", invalid="ignore"):
-            update[name] = new.astype(np.float64) - old.astype(np.float64)
+            # NumPy makes a number of the difference of two arrays without dimensions.
+            update[name] = np.asarray(new.astype(np.float64) - old.astype(np.float64))
         finite = bool(np.isfinite(update[name]).all())
         require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "training diverged")
     return update
@@ -60,5 +61,8 @@ def released(
     noised = mechanism.release(dict(update), epsilon, noise, layers=layers).update
     if not isinstance(noised, dict):
         raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
-    sums = {name: model[name].astype(np.float64) + tensor for name, tensor in noised.items()}
-    return {name: narrowed(sums[name], model[name].dtype) if name in sums else model[name] for name in model}
+    sums = {name: np.asarray(model[name].astype(np.float64) + tensor) for name, tensor in noised.items()}
+    return {
+        name: np.asarray(narrowed(sums[name], tensor.dtype)) if name in sums else tensor
+        for name, tensor in model.items()
+    }

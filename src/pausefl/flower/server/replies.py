@@ -37,9 +37,10 @@ _MOST: Seconds = 1e9
 class Verdict:
     """What one client's reply is worth.
 
-    ``fault`` says why it counts as no answer; a sound reply has none.  ``seconds`` were measured here; ``reported``,
-    ``releases`` and ``replayed`` (it sent a kept reply again) are the client's word.  A ``doubted`` client must say
-    again who it is: it was silent, or answered under another name.
+    ``fault`` says why it counts as no answer; a sound reply has none.  ``reply`` is a sound one, or an error, which the
+    inner strategy logs.  ``seconds`` were measured here; ``reported``, ``releases`` and ``replayed`` (it sent a kept
+    reply again) are the client's word.  A ``doubted`` client must say again who it is: it was silent, or answered under
+    another name.
     """
 
     client: ClientId

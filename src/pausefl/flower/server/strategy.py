@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Literal
@@ -87,8 +88,7 @@ class PauseStrategy(Strategy):
         self._fewer, self._poll, self._seed = fewer, poll, seed
         self._available = AvailableClients(selector, names, selector.per_round if fewer == "error" else least, wait)
         self._checkpoints = Checkpoints(None if checkpoint is None else Path(checkpoint), selector, inner)
-        TrainingRequest("check", 0, epsilon=epsilon, clip=clip)
-        self._epsilon, self._clip = epsilon, clip
+        self._wish = TrainingRequest("wish", 0, epsilon=epsilon, clip=clip)
         self._state = RunState()
         self._repeated: int | None = None
         self._chosen: dict[int, ClientId] = {}
@@ -137,9 +137,9 @@ class PauseStrategy(Strategy):
                 "it must send one message to each node that its grid shows"
             )
         self._key = next((key for message in messages for key in message.content.array_records), self._key)
-        request = TrainingRequest(self._state.name, server_round, epsilon=self._epsilon, clip=self._clip)
+        request = request_record(replace(self._wish, run=self._state.name, round=server_round))
         for content in {id(message.content): message.content for message in messages}.values():
-            content[RECORD] = request_record(request)
+            content[RECORD] = request
         return messages
 
     def aggregate_train(
@@ -169,9 +169,8 @@ class PauseStrategy(Strategy):
         if not sound:
             log(WARNING, "pausefl: round %s: no reply could be used: %s", server_round, faults(verdicts))
         settle(sound, self._key, weight, chosen.weights)
-        errors = [one for one in verdicts if one.reply is not None and one.reply.has_error()]  # for its log
-        given = [one.reply for one in (*sound, *errors) if one.reply is not None]
-        arrays, metrics = self._inner.aggregate_train(server_round, given)
+        kept = [one.reply for one in verdicts if one.reply is not None]
+        arrays, metrics = self._inner.aggregate_train(server_round, kept)
         if arrays is not None:
             arrays = in_types_of(model, arrays)
         return arrays, MetricRecord({**(metrics or {}), **played.metrics()})
@@ -182,14 +181,11 @@ class PauseStrategy(Strategy):
         """Let the inner strategy evaluate on the nodes that are there, if they are enough for it."""
         if getattr(self._inner, "fraction_evaluate", 1.0) == 0.0:
             return []
-        needed = least_evaluation(self._inner)
-        if len(self._available.here) < needed:
-            log(
-                WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(self._available.here), needed
-            )
+        here, needed = list(self._available.here.values()), least_evaluation(self._inner)
+        if len(here) < needed:
+            log(WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(here), needed)
             return []
-        view = ChosenGrid(grid, list(self._available.here.values()))
-        return self._inner.configure_evaluate(server_round, arrays, config, view)
+        return self._inner.configure_evaluate(server_round, arrays, config, ChosenGrid(grid, here))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the inner strategy average what all of them told."""
