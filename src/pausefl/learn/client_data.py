@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import require
+from pausefl.errors import InvalidValueError, require
 from pausefl.learn.datasets import load_dataset, training_pool
 from pausefl.learn.partition import by_labels, by_sizes, iid
-from pausefl.learn.torch_setup import torch, usable_device
+from pausefl.learn.torch_import import torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 
@@ -73,7 +73,7 @@ def load_client_data(
     spec: DataSpec, clients: int, *, seed: int, data_dir: Path | None = None, device: str = "cpu"
 ) -> ClientData:
     """Return a data set as the clients hold it; data sets that were fetched are looked for in ``data_dir``."""
-    where = usable_device(device)
+    where = _usable_device(device)
     dataset = load_dataset(spec.name, data_dir)
     images, labels = training_pool(dataset, spec.train_size, seed)
     parts = spec.parts(labels, clients, stream(seed, "partition"))
@@ -91,3 +91,17 @@ def normalised(images: npt.NDArray[np.uint8], device: torch.device) -> torch.Ten
     """Return pixels as floats in -1 … 1 (mean 0.5, deviation 0.5), worked out once."""
     pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device, torch.float32)
     return pixels.div_(127.5).sub_(1.0)
+
+
+def _usable_device(name: str) -> torch.device:
+    """Return a device by its name in a configuration, once it has been tried."""
+    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise InvalidValueError(f"learning.device is {name!r}, but must be cpu, cuda or mps; use 'cpu'")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidValueError(
+            f"learning.device is {name!r}, but cannot be used ({str(error).splitlines()[0]}); use 'cpu'"
+        ) from None
+    return device

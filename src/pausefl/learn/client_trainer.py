@@ -7,7 +7,7 @@ import numpy as np
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.models import BATCH_NORMS
 from pausefl.learn.optimizer import LocalPlan
-from pausefl.learn.torch_setup import functional, nn, torch
+from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 
@@ -103,7 +103,7 @@ class ClientTrainer:
         loss = functional.cross_entropy(outputs, labels, reduction="sum")
         return int((outputs.argmax(1) == labels).sum()), float(loss)
 
-    def right(self, model: torch.Tensor, client: int) -> float:
+    def accuracy(self, model: torch.Tensor, client: int) -> float:
         """Return a model's accuracy (percent) on one client's data."""
         hits, part = 0, self._data.parts[client]
         for rows in np.array_split(part, max(1, len(part) // EVALUATION_BATCH)):

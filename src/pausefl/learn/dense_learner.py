@@ -13,7 +13,7 @@ from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import flat_parameters
 from pausefl.learn.dense_network import DenseShape, gradient, logits, packed
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
-from pausefl.learn.torch_setup import functional, nn, torch
+from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pausefl.learn.torch_setup import functional, nn, torch
+from pausefl.learn.torch_import import functional, nn, torch
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pausefl.learn.dense_learner import DenseLearner
 from pausefl.learn.dense_network import dense_shape
 from pausefl.learn.module_learner import ModuleLearner
 from pausefl.learn.optimizer import LocalPlan
-from pausefl.learn.torch_setup import nn, torch
+from pausefl.learn.torch_import import nn, torch
 from pausefl.sim.learner import Learner
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from pausefl.errors import InvalidValueError
-from pausefl.learn.torch_setup import nn, torch
+from pausefl.learn.torch_import import nn, torch
 from pausefl.system.import_path import imported, reason
 
 Shape = tuple[int, int, int]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
-from pausefl.learn.torch_setup import nn, torch
+from pausefl.learn.torch_import import nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
 from pausefl.sim.learner import Scores, Vector
 from pausefl.types import IntArray
@@ -88,7 +88,7 @@ class ModuleLearner:
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""
         self._model.copy_(torch.from_numpy(model))
-        return np.array(self._workers.run([("right", 0, client, 0) for client in range(len(self._data.parts))]))
+        return np.array(self._workers.run([("accuracy", 0, client, 0) for client in range(len(self._data.parts))]))
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return the clients' optimiser states."""

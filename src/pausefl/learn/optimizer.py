@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import require
-from pausefl.learn.torch_setup import adam, torch
+from pausefl.learn.torch_import import adam, torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 

@@ -10,12 +10,12 @@ from pausefl.errors import WorkerError
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import ClientTrainer
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
-from pausefl.learn.torch_setup import multiprocessing as tmp
-from pausefl.learn.torch_setup import nn, torch
+from pausefl.learn.torch_import import multiprocessing as tmp
+from pausefl.learn.torch_import import nn, torch
 from pausefl.system.processes import follow_parent
 
 Job = tuple[str, int, int, int]
-"""What to do ("train", "score", "right"), with which slot or chunk, which client, in which round."""
+"""What to do ("train", "score", "accuracy"), with which slot or chunk, which client, in which round."""
 
 
 class Desk:
@@ -33,8 +33,8 @@ class Desk:
         kind, place, client, number = job
         if kind == "score":
             return self._trainer.score(self._model, place)
-        if kind == "right":
-            return self._trainer.right(self._model, client)
+        if kind == "accuracy":
+            return self._trainer.accuracy(self._model, client)
         if self._memory.slots:
             slots, steps = [slot[client] for slot in self._memory.slots], self._memory.steps[client : client + 1]
         else:

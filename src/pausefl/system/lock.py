@@ -16,7 +16,7 @@ def only_writer(lock: Path, what: Path, remedy: str) -> Iterator[None]:
     """Hold the file ``lock`` while ``what`` is written; if another process does, refuse at once."""
     held = FileLock(lock)
     try:
-        lock.parent.stat()  # a folder that is not there is a slip of the pen: filelock would make it
+        lock.parent.stat()  # refuse a missing folder here, because filelock would create it
         held.acquire(blocking=False)
     except Timeout:
         raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
