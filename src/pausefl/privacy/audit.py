@@ -3,8 +3,9 @@
 Reference: Jagielski, Ullman and Oprea (2020) and Nasr et al. (2021) for the bound; Mironov (2012) for the low bits.
 
 If a mechanism is (epsilon, delta)-DP, every event has P(event | a) <= e^epsilon P(event | b) + delta.  The event is
-chosen on one half of the runs and measured on the other, so choosing costs no confidence; each of the two
-probabilities gets a one-sided Clopper-Pearson bound at half of the error, so that both hold together.
+chosen on one half of the runs, as the one with the largest bound there, and measured on the other, so choosing costs no
+confidence; each of the two probabilities gets a one-sided Clopper-Pearson bound at half of the error, so that both hold
+together.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from scipy.special import betaincinv
 from pausefl.errors import require
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
-from pausefl.types import BoolArray, Epsilon, FloatArray
+from pausefl.types import BoolArray, Epsilon, FloatArray, IntArray
 
 _LEVELS = ((4.0, -4.0), (0.0, 4.0))
 """Pairs of inputs in units of the clip, beyond it on purpose: a clip that comes too late then shows."""
+_CHOOSING = 1e-6
+"""The error of the bound by which the event is chosen: among thousands of events, a rare one must not win by luck."""
+_NEVER = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +128,7 @@ def epsilon_bound(hits_a: int, hits_b: int, runs: int, delta: float, error: floa
     >>> round(epsilon_bound(900, 100, 1000, 0.0, 0.05), 2)
     1.99
     """
-    # Clopper and Pearson (1934): the limits are quantiles of beta distributions.
-    low = float(betaincinv(hits_a, runs - hits_a + 1, error / 2.0)) if hits_a else 0.0
-    high = float(betaincinv(hits_b + 1, runs - hits_b, 1.0 - error / 2.0)) if hits_b < runs else 1.0
-    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+    return max(0.0, float(_bounds(np.array(hits_a), np.array(hits_b), runs, delta, error)))
 
 
 def low_bit(seen: FloatArray) -> FloatArray:
@@ -138,18 +139,25 @@ def low_bit(seen: FloatArray) -> FloatArray:
     return np.where(whole == 0, 1074.0, lowest).astype(np.float64)
 
 
+def _bounds(hits_a: IntArray, hits_b: IntArray, runs: int, delta: float, error: float) -> FloatArray:
+    # Clopper and Pearson (1934): the limits are quantiles of beta distributions.
+    some, most = np.maximum(hits_a, 1), np.minimum(hits_b, runs - 1)
+    low = np.where(hits_a > 0, betaincinv(some, runs - some + 1, error / 2.0), 0.0)
+    high = np.where(hits_b < runs, betaincinv(most + 1, runs - most, 1.0 - error / 2.0), 1.0)
+    bounds: FloatArray = np.log(np.maximum(low - delta, _NEVER) / high)
+    return bounds
+
+
 def _best_event(first: FloatArray, second: FloatArray, delta: float, kind: Event) -> tuple[float, Event]:
-    """Return the event of this kind that accuses most, by an estimate that rare events cannot win by luck."""
-    x, y = kind.score(first), kind.score(second)
+    """Return the event of this kind that accuses most, by the bound that will be taken of it."""
+    x, y = np.sort(kind.score(first)), np.sort(kind.score(second))
     cuts = np.unique(np.quantile(np.concatenate([x, y]), np.linspace(0.0, 1.0, 401)))
-    below_x = np.searchsorted(np.sort(x), cuts) / len(x)
-    below_y = np.searchsorted(np.sort(y), cuts) / len(y)
+    below = np.searchsorted(x, cuts), np.searchsorted(y, cuts)
     best = (-math.inf, kind)
     for above in (True, False):
-        p, q = (1.0 - below_x, 1.0 - below_y) if above else (below_x, below_y)
-        spread = 3.0 * np.sqrt(np.maximum(p, 1.0 / len(x)) / len(x))
-        rough = np.log(np.maximum(p - spread - delta, 1e-300) / (q + 3.0 * np.sqrt(q / len(y)) + 4.0 / len(y)))
-        place = int(np.argmax(rough))
+        p, q = (len(x) - below[0], len(y) - below[1]) if above else below
+        bounds = _bounds(p, q, len(x), delta, _CHOOSING)
+        place = int(np.argmax(bounds))
         found = replace(kind, above=above, threshold=float(cuts[place]))
-        best = max(best, (float(rough[place]), found), key=lambda one: one[0])
+        best = max(best, (float(bounds[place]), found), key=lambda one: one[0])
     return best

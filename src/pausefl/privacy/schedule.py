@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import zeta
 
-from pausefl.errors import BudgetExceededError, InvalidValueError, require
-from pausefl.privacy.rounding import SHAVE, number
+from pausefl.errors import BudgetExceededError, InvalidValueError, is_finite, require
 from pausefl.types import Epsilon, FloatArray
 
+SHAVE = 1.0 - 2.0**-30
+"""Taken off a bound beforehand, so that floats keep it: more than rounding adds to a sum of eight million terms."""
 _MANY = 2**23
 _LEAST = 1e-100
 """Below it shares come near the smallest floats, where rounding is no longer relative and the shave is no cover."""
@@ -220,6 +221,14 @@ def _spelled(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
+def _number(value: object) -> float:
+    """Return a finite number as a plain float, and NaN for whatever is none: text, a truth value, 10**400."""
+    try:
+        return float(value) if is_finite(value) else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        return math.nan
+
+
 def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -227,6 +236,6 @@ def _is_whole(value: object) -> bool:
 def _settle(schedule: Schedule, name: str, least: float, bound: str, remedy: str, *, above: bool = False) -> None:
     """Check a number, and keep it as a plain float: a schedule is known by its print, and 40 is 40.0."""
     given = getattr(schedule, name)
-    value = number(given)
+    value = _number(given)
     require(value > least if above else value >= least, name, given, bound, remedy)
     object.__setattr__(schedule, name, value)

@@ -13,7 +13,7 @@ import numpy as np
 from pausefl.errors import is_finite, require
 from pausefl.privacy.mechanisms.layers import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.mechanisms.noise import Noise
-from pausefl.privacy.rounding import SHAVE
+from pausefl.privacy.schedule import SHAVE
 from pausefl.types import Epsilon, FloatArray
 
 Unit: TypeAlias = Literal["coordinate", "update"]
