@@ -37,7 +37,7 @@ def report(
 
 def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]) -> Report:
     """Return the report of runs, or of the rows of one measured study."""
-    from pausefl.report.reference import read_references
+    from pausefl.report.reference_curves import read_references
     from pausefl.report.run_report import run_report
     from pausefl.runs.folder import read_runs
     from pausefl.studies.measured.rows_file import FILE, read_rows

@@ -97,7 +97,7 @@ def _list_studies(as_json: bool) -> None:
 
 @contextmanager
 def _bar(name: str) -> Iterator[Callable[[float], None]]:
-    """Give a bar that appears when it is first told a share: runs that are trained have bars of their own."""
+    """Give a function that shows the share that is done; the bar appears when it is first called."""
     console = Console(stderr=True)
     bars = Progress(console=console, transient=True, disable=not console.is_terminal)
     line = bars.add_task(name, total=1.0)

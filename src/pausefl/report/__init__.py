@@ -1,1 +1,1 @@
-"""What people look at."""
+"""Reports of runs and measurements: tables, charts, HTML pages and images."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pausefl.report.contents import NOTHING, Report, ReportSection, Table
 from pausefl.report.run_charts import run_sections
-from pausefl.report.summary import COLUMNS, Groups, PolicySummary, Spread, at_a_glance, by_policy, said, summarise
+from pausefl.report.summary import COLUMNS, Groups, PolicySummary, Spread, at_a_glance, by_policy, cell, summarise
 from pausefl.runs.data import RunData
 
 _GLANCE = (
@@ -34,7 +34,7 @@ def run_report(runs: Sequence[RunData], title: str = "pausefl runs", references:
 def _overview(policies: Sequence[PolicySummary]) -> Table:
     """Return a line per policy: what it reached, how long it took, what it leaked, how even it was."""
     rows = [
-        [*at_a_glance(p, NOTHING), said(p.worst_client, NOTHING), said(p.client_deviation, NOTHING)] for p in policies
+        [*at_a_glance(p, NOTHING), cell(p.worst_client, NOTHING), cell(p.client_deviation, NOTHING)] for p in policies
     ]
     return _without_empty_columns((*COLUMNS, "worst client, %", "spread of clients, %"), rows)
 

@@ -44,7 +44,7 @@ def participation(runs: Sequence[RunData], by: Callable[[RunData], FloatArray | 
     tables = []
     for run in runs:
         values = by(run)
-        if values is None or _alike(values):
+        if values is None or _nearly_equal(values):
             return []
         rate = 100.0 * run.picks() / len(run.records)
         groups = np.array_split(np.argsort(values, kind="stable"), min(bars, len(values)))
@@ -96,7 +96,7 @@ def lines_by(rows: Iterable[Mapping[str, Any]], group: str, x: str, y: str) -> d
 
 
 def staggered(parts: Iterable[Sequence[Row]], marks: int = MARKS) -> list[Row]:
-    """Join curves; each gets a few markers, not at the places of the others', so that none hides another.
+    """Join curves, and mark a few points of each, at different places, so that no marker hides another.
 
     ``mark`` is 2 for a marker, 1 for a point that only answers the pointer, and 0 for the rest.
     """
@@ -131,6 +131,6 @@ def _latencies(runs: Sequence[RunData]) -> FloatArray:
     return np.array([r["latency"] for run in runs for r in run.records if r["members"]], dtype=np.float64)
 
 
-def _alike(values: FloatArray) -> bool:
-    """Whether an order by these values would tell nothing."""
+def _nearly_equal(values: FloatArray) -> bool:
+    """Whether these values are too similar to order clients by them."""
     return bool(values.max() <= 1.1 * values.min())

@@ -73,7 +73,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return a look per name; an unknown name has its own, and steps aside only for another unknown one.
+    """Return a look per name; an unknown name always gets the same one, unless another unknown name has it already.
 
     >>> looks(["mine", "pause"])["mine"] == looks(["random", "mine"])["mine"]
     True

@@ -20,7 +20,7 @@ Groups: TypeAlias = Mapping[str, Sequence[RunData]]
 
 
 def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
-    """Group the seeds of a run; runs of one policy that differ in more than the seed get names that say in what."""
+    """Group runs by policy; if runs of one policy differ in more than the seed, their names tell in which settings."""
     groups: dict[str, list[RunData]] = defaultdict(list)
     for run in runs:
         groups[json.dumps(flat(run.settings, ONE_POLICY), sort_keys=True)].append(run)
@@ -45,7 +45,7 @@ def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over seeds, its standard deviation, and how many seeds had the number at all.
+    """A mean over seeds, its standard deviation, and how many seeds had such a number.
 
     >>> str(spread([1.0, 2.0, None]))
     '1.5 ± 0.7'
@@ -59,7 +59,7 @@ class Spread:
         return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.count > 1 else f"{self.mean:.1f}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySummary:
     """One policy over all its seeds.
 
@@ -91,17 +91,17 @@ def at_a_glance(policy: PolicySummary, nothing: str) -> list[str]:
     p = policy
     spreads = (p.seconds, p.accuracy, p.best_accuracy)
     leakage = "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}"
-    return [p.name, str(p.seeds), str(p.rounds), *(said(s, nothing) for s in spreads), leakage,
-            said(p.fast_share, nothing)]  # fmt: skip
+    return [p.name, str(p.seeds), str(p.rounds), *(cell(s, nothing) for s in spreads), leakage,
+            cell(p.fast_share, nothing)]  # fmt: skip
 
 
-def said(value: Spread | None, nothing: str) -> str:
+def cell(value: Spread | None, nothing: str) -> str:
     """Return a number with its spread as a cell."""
     return nothing if value is None else str(value)
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return mean and standard deviation of what is there; None if nothing is."""
+    """Return mean and standard deviation of the numbers among the values; None if there are none."""
     found = [value for value in values if value is not None]
     if not found:
         return None
@@ -132,7 +132,7 @@ def _summary(name: str, seeds: Sequence[RunData], targets: Sequence[float]) -> P
     return PolicySummary(
         name=name,
         seeds=len(runs),
-        rounds=min(len(run.records) for run in runs),
+        rounds=common,
         seconds=spread(run.records[-1]["seconds"] for run in runs),
         accuracy=spread(run.final_accuracy() for run in runs),
         best_accuracy=spread(run.best_accuracy() for run in runs),

@@ -1,4 +1,4 @@
-"""What there is to judge by: a folder with a folder per study, of runs or of measured rows."""
+"""Finished studies, read from a folder that has one folder per study: their runs, or their measured rows."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Scale: TypeAlias = Literal["full", "half", "smoke"]
 Trainer: TypeAlias = Callable[[Sequence[Task]], Sequence[RunData]]
 """Plays runs, each in its folder, and returns them."""
 Progress: TypeAlias = Callable[[float], None]
-"""Told the share that is done, from 0 to 1."""
+"""Called with the share that is done, from 0 to 1."""
 
 _SMALLER = {"full": "", "half": " (half scale)", "smoke": " (smoke scale: a trial in small)"}
 
@@ -41,7 +41,7 @@ class About(Section):
     half: list[str] = Field(default=[])
 
     def title_at(self, scale: Scale) -> str:
-        """Return the title; only at full scale the study is what the title says."""
+        """Return the title with the scale: only at full scale the study is what its title says."""
         return self.title + _SMALLER[scale]
 
 
@@ -60,7 +60,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a study: its report, the same as rows for another program, and the runs if anything was trained."""
+    """The result of a study: its report, rows of numbers for another program, and the runs if anything was trained."""
 
     report: Report
     rows: Sequence[Mapping[str, Any]]
@@ -75,4 +75,4 @@ class Study(ABC):
 
     @abstractmethod
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
-        """Play the study into its folder; ``train`` plays runs, ``progress`` hears of anything else that takes long."""
+        """Play the study into its folder; ``train`` plays its runs, ``progress`` is called while it measures."""

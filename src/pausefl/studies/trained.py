@@ -15,7 +15,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from pausefl.errors import ConfigError, require
-from pausefl.report.reference import read_references
+from pausefl.report.reference_curves import read_references
 from pausefl.report.run_report import run_report
 from pausefl.report.summary import by_policy, summarise
 from pausefl.runs.config import Config, make_config

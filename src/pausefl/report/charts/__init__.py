@@ -1,1 +1,1 @@
-"""The only room that plots: Vega-Lite through Altair, one description for the page, SVG and PNG."""
+"""Charts as Vega-Lite, made with Altair: one description serves the page, SVG and PNG."""

@@ -12,7 +12,7 @@ from pausefl.errors import MissingExtraError, require
 from pausefl.report.style import looks
 
 Width: TypeAlias = int | Literal["container"]
-"""Pixels, or as wide as the page has room."""
+"""Pixels, or the width that the page has for it."""
 
 VISIBLE = "indexof(hidden, datum.run) < 0"
 """The page's legend puts the names that are to be hidden into the parameter ``hidden`` of every chart."""
@@ -39,7 +39,7 @@ _CONFIG: dict[str, Any] = {
 
 
 def load_altair() -> Any:
-    """Return the plotting library, or say how to get it."""
+    """Return the plotting library; without it, the error names the extra to install."""
     try:
         import altair
         import vl_convert  # noqa: F401 - draws what altair describes
@@ -49,12 +49,12 @@ def load_altair() -> Any:
 
 
 def require_charts() -> None:
-    """Refuse early where charts cannot be drawn, before anything long is run."""
+    """Raise an error if charts cannot be drawn; call it before anything that takes long."""
     load_altair()
 
 
 def described(chart: Any) -> dict[str, Any]:
-    """Return a chart as Vega-Lite; our own charts are right by test, and checking them again takes most of the time."""
+    """Return a chart as Vega-Lite; it is not validated here, which would take most of the time, but in the tests."""
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
@@ -116,7 +116,7 @@ def _scale(alt: Any, names: Sequence[str], what: str) -> Any:
 
 
 def finish(alt: Any, chart: Any, title: Any) -> Any:
-    """Give a chart the house's type and the parameter by which policies are hidden."""
+    """Give a chart the common fonts and colours, and the parameter by which policies are hidden."""
     chart = chart.add_params(alt.param(name="hidden", value=[])).configure(**_CONFIG)
     return chart.properties(title=title) if title else chart
 

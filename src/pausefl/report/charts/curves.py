@@ -11,14 +11,14 @@ from pausefl.report.charts.base import VISIBLE, Width, colour, dash, finish, key
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What the two axes say and how they count."""
+    """Titles and scales of the two axes."""
 
     x: str
     y: str
     zero: bool = False
     scale: Literal["linear", "log", "symlog"] = "linear"
     limit: float | None = None
-    """Where a line is drawn that no curve may cross."""
+    """Where to draw a line that no curve may cross, such as a budget."""
     x_scale: Literal["linear", "log"] = "linear"
 
 

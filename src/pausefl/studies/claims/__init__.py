@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pausefl.studies.claims.claim import Claim, Finding, Verdict
-from pausefl.studies.claims.measured import MEASURED
+from pausefl.studies.claims.measurement_claims import MEASURED
 from pausefl.studies.claims.page import claims_page
-from pausefl.studies.claims.trained import TRAINED
+from pausefl.studies.claims.training_claims import TRAINED
 
 CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED)
 

@@ -45,7 +45,7 @@ def leakage_at(run: RunData, axis: Axis, at: FloatArray) -> FloatArray:
 
 
 def still_exploring(pairs: Sequence[Pair], axis: Axis, end: float) -> bool:
-    """Whether the first policy has, at this moment, done no more than try every client once, in some seed."""
+    """Whether the first policy has, in some seed, only tried every client once by this moment."""
     return any(
         np.searchsorted(run.column(axis), end, side="right")
         <= math.ceil(run.clients / run.settings.selection.per_round)

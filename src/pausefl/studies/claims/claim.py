@@ -63,7 +63,7 @@ class Estimate:
         return f"{_round(self.mean)} ± {_round(self.half_width)} ({self.seeds} seeds)"
 
     def above(self, bound: float) -> Verdict:
-        """Judge 'the mean is above the bound'; a single seed decides nothing against chance, and is told apart."""
+        """Judge 'the mean is above the bound'; a single seed cannot decide, so it has verdicts of its own."""
         if self.seeds == 1:
             return "one seed says yes" if self.mean > bound else "one seed says no"
         if self.mean - self.half_width > bound:

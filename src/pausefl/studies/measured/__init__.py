@@ -9,6 +9,6 @@ from pausefl.studies.measured.g_function import GFunction
 from pausefl.studies.measured.regret import Regret
 
 KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing)}
-"""The registry: a new measurement joins this line."""
+"""The registry: add a new measurement to this line."""
 
 __all__ = ["KINDS", "Annealing", "Complexity", "GFunction", "Measurement", "Regret"]

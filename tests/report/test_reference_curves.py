@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.report.reference import read_references
+from pausefl.report.reference_curves import read_references
 from pausefl.report.run_report import run_report
 from pausefl.report.write import write_page
 from pausefl.runs.config import make_config
