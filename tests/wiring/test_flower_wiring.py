@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian
 
 from pausefl.errors import PauseError
 from pausefl.flower import PauseStrategy, PrivateUpdate
-from pausefl.flower.protocol import Note
+from pausefl.flower.protocol import Note, Refusal
 from pausefl.flower.testing import MemoryGrid
 from pausefl.owner.owner_file import Owner
 from pausefl.privacy import (
@@ -253,24 +253,34 @@ def test_every_parameter_of_the_strategy_has_a_row_and_every_row_a_parameter() -
 # The owner's file.  What it says must stand in the ledger, in the reply, or on the disk.
 
 
-def answered(folder: Path, owner: str, *, kind: str = "train", releases: int = 1, **arrays: Any) -> SimpleNamespace:
+def answered(
+    folder: Path, owner: str, *, kind: str = "train", releases: int = 1, again: bool = False, **arrays: Any
+) -> SimpleNamespace:
+    """Ask for so many releases, with ``again`` for the last one twice; return what the last answer was."""
     node = Node(folder, 7, owner)
     MemoryGrid({})  # gives this process the task that Flower stamps messages with
-    for number in range(1, releases + 1):
+    sent = []
+    for number in (*range(1, releases + 1), *[releases][: int(again)]):
         content = RecordDict({"arrays": record(np.zeros(SIZE)) if not arrays else ArrayRecord(
             {name: Array(np.asarray(value, dtype=np.float32)) for name, value in arrays.items()})})  # fmt: skip
         content["pausefl"] = ConfigRecord({"run": "run", "round": number})
         message = Message(content, 100, kind)
         message.metadata.__dict__["_message_id"] = f"{folder.name}-{number}"
         reply = node(message)
-    assert reply is not None
+        assert reply is not None
+        sent.append(reply)
     ledgers = sorted(folder.glob("*.db"))
     rows = [c for path in ledgers for s in SqliteLedger(path).subjects() for c in SqliteLedger(path).charges(s)]
     return SimpleNamespace(
-        reply=reply, note=Note.of(reply) if reply.has_content() else None, ledgers=[path.name for path in ledgers],
+        reply=reply, replies=sent, note=Note.of(reply) if reply.has_content() else None,
+        ledgers=[path.name for path in ledgers],
         charge=rows[-1] if rows else None, kept=len(list(folder.rglob("*.reply"))),
         numbers=dict(reply.content.metric_records["metrics"]) if reply.has_content() else {},
     )  # fmt: skip
+
+
+def weights(reply: Message) -> Any:
+    return reply.content.array_records["arrays"]["w"].numpy()
 
 
 @dataclass(frozen=True)
@@ -357,6 +367,9 @@ LINES = (
     Line("messages", replying('messages = []', 'messages = ["evaluate"]'),
          lambda a, b: (a.reply.has_error(), b.reply.has_error()) == (True, False), {"kind": "evaluate"}),
     Line("keep", replying("keep = 1", "keep = 3"), lambda a, b: (a.kept, b.kept) == (1, 3), {"releases": 4}),
+    Line("keep", replying("keep = 0", "keep = 1"),
+         lambda a, b: Refusal.of(a.reply.error) == Refusal("repeated", 1) and b.note.replayed
+         and weights(b.replies[0]).tolist() == weights(b.replies[1]).tolist(), {"again": True}),
 )  # fmt: skip
 
 

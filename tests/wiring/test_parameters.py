@@ -74,7 +74,7 @@ def played(rounds: int = 8, **given: Any) -> list[Any]:
     sel, seen = selector(**given), []
     for _ in range(rounds):
         chosen = sel.select()
-        seen.append((chosen.members, dict(chosen.terms)))
+        seen.append((chosen.members, {**chosen.terms, "round": chosen.round}))
         sel.observe({client: SECONDS[client] for client in chosen})
     return seen
 
@@ -128,11 +128,11 @@ def reported(releases: dict[str, int]) -> tuple[int, float]:
 
 
 def joined(sizes: dict[str, float], clusters: dict[str, int] | None) -> Any:
-    """Everybody and their sizes; with clusters, the cluster of those that nobody is chosen beside."""
+    """Everybody and their sizes; and of those that are new, who is in another cluster than everybody before."""
     sel = selector() if clusters is None else selector(clusters=dict.fromkeys("abcdef", 0), rho=0.5)
     sel.join(sizes, clusters)
-    together = sel.select(["a", *sizes]).terms.get("clusters", 0.0)
-    return list(sel.cohort.ids), sel.cohort.sizes.tolist(), int(together == 0.0)
+    apart = [sel.select(["a", new]).terms.get("clusters", 0.0) == 0.0 for new in sizes]
+    return list(sel.cohort.ids), sel.cohort.sizes.tolist(), apart
 
 
 def left(ids: list[str]) -> tuple[Any, ...]:
@@ -276,7 +276,7 @@ PARAMETERS = (
     Parameter(Selector, "sizes", (dict.fromkeys("abcdef", 1.0), {**dict.fromkeys("abcdef", 1.0), "f": 50.0}),
               lambda v: played(sizes=v), lambda v, seen: v["f"] == 1.0 or sum("f" in m for m in members(seen)) > 4),
     Parameter(Selector, "per_round", (1, 2, 3), lambda v: played(per_round=v),
-              lambda v, seen: {len(m) for m in members(seen)} == {v}),
+              lambda v, seen: [(len(m), why["round"]) for m, why in seen] == [(v, n) for n in range(1, 9)]),
     Parameter(Selector, "policy", ("pause", Random(), Fastest(SECONDS)), lambda v: played(policy=v),
               lambda v, seen: not isinstance(v, Fastest) or set(members(seen)) == {first}),
     Parameter(Selector, "alpha", (0.0, 7.0, 70.0), lambda v: played(alpha=v),
@@ -315,8 +315,8 @@ PARAMETERS = (
               lambda v, seen: seen[0] == v.get("a", 0)),
     Parameter(Selector.join, "sizes", ({"g": 5.0}, {"h": 9.0}), lambda v: joined(v, None),
               lambda v, seen: dict(zip(seen[0], seen[1], strict=True)).items() >= v.items()),
-    Parameter(Selector.join, "clusters", ({"g": 0}, {"g": 1}), lambda v: joined({"g": 1000.0}, v),
-              lambda v, seen: seen[2] == v["g"]),
+    Parameter(Selector.join, "clusters", ({"g": 0, "h": 1}, {"g": 1, "h": 0}),
+              lambda v: joined({"g": 9.0, "h": 9.0}, v), lambda v, seen: seen[2] == [v["g"] != 0, v["h"] != 0]),
     Parameter(Selector.leave, "ids", (["a"], ["b", "c"]), lambda v: left(v), lambda v, seen: not set(v) & set(seen)),
     Parameter(Selector.save, "path", ("one", "two"), lambda v: in_folder(lambda f: saved(f, v)),
               lambda v, seen: seen == [v]),

@@ -84,6 +84,17 @@ def models(config: Config) -> list[Any]:
         simulation.close()
 
 
+def guarantee(config: Config) -> str:
+    """What a run says of its leakage."""
+    simulation = build(config)
+    try:
+        for _ in range(config.run.rounds):
+            simulation.step()
+        return simulation.guarantee()
+    finally:
+        simulation.close()
+
+
 def refusal(config: Config) -> str:
     """The error of a run that cannot be built."""
     try:
@@ -388,6 +399,9 @@ KEYS = (
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "privunit"}),
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.unit": "update"}),
     Key("privacy.delta", (1e-5, 1e-6), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.delta", (1e-5, 1e-6), guarantee,
+        lambda s, said: f"delta = {2 * s['privacy.delta']:g} after 2 releases" in said,
+        PRIVATE | {"privacy.mechanism": "gaussian"}),
     Key("privacy.batch_norm", ("keep-local", "refuse"), refusal,
         lambda s, said: ("batch norms" in said) is (s["privacy.batch_norm"] == "refuse"),
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
