@@ -53,9 +53,10 @@ class Gate:
         owner = self._owner
         if self._store and not owner.ledger.exists():
             raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
+        newest = self._store.newest(owner.name)  # before the ledger is read: another process may be at work
         self._ledger = SqliteLedger(owner.ledger)
         known = list(self._ledger.checked_releases())
-        if self._store.newest(owner.name) > self.releases:
+        if newest > self.releases:
             raise ConfigError(
                 f"ledger {owner.ledger} has {self.releases} releases of {owner.name!r}, but replies tell of more; it "
                 "is an old copy: restore the newest"
