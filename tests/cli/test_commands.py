@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pausefl import __version__
-from pausefl.cli import main
-from pausefl.cli.moved import MOVED
+from pausefl.cli import MOVED, main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

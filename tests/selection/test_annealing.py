@@ -8,7 +8,7 @@ import pytest
 from pausefl.errors import InvalidValueError
 from pausefl.selection import Objective, anneal, solve_brute
 from pausefl.selection.annealing import Annealer, temperature_scale
-from pausefl.selection.annealing_compiled import count_neighbours, lowest_after, neighbour, prepare, replace
+from pausefl.selection.annealing_walk import count_neighbours, lowest_after, neighbour, prepare, replace
 
 
 def gaps(states: list, rng: np.random.Generator, **how: object) -> np.ndarray:
@@ -146,7 +146,7 @@ def test_acceptance_of_worse_sets_follows_the_boltzmann_law() -> None:
     # Two sets, energies 0 and -1, constant scale: from the better one, step j leaves with probability
     # exp(-log(1+j)/scale).  Counted over many one-step walks; 5 standard errors, a false alarm in 2 million.
     ucb, score = np.zeros(2), np.array([0.0, -1.0])
-    from pausefl.selection.annealing_compiled import walk
+    from pausefl.selection.annealing_walk import walk
 
     scale, moved, tries = 2.0, 0, 20_000
     random = np.random.default_rng(0).integers(1, 2**63, 2).astype(np.uint64)
@@ -163,7 +163,7 @@ def test_acceptance_of_worse_sets_follows_the_boltzmann_law() -> None:
 def test_walks_keep_their_books(clustered: bool, graph: str) -> None:
     # The value returned is recomputed from the members, so a chain that miscounts would return a worse set than it
     # believes; here the best of a hot chain must equal the best set it ever stood on.
-    from pausefl.selection.annealing_compiled import walk
+    from pausefl.selection.annealing_walk import walk
 
     rng = np.random.default_rng(1)
     ucb, score, labels = np.sort(rng.random(12)), rng.random(12), rng.integers(0, 4, 12)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pausefl.errors import InvalidValueError, NotEnoughClientsError
 from pausefl.selection import Objective, solve_brute, solve_exact
 from pausefl.selection import exact as exact_module
-from pausefl.selection.exact_compiled import best_prefix, best_prefix_clustered
+from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered
 from pausefl.selection.objective import tickets_from
 
 

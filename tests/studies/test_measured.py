@@ -16,8 +16,7 @@ from pausefl.report.write import write_images, write_page
 from pausefl.studies.load import load_study
 from pausefl.studies.measured import KINDS, Measurement
 from pausefl.studies.measured.base import Row, Rows
-from pausefl.studies.measured.rows_file import read_rows, write_rows
-from pausefl.studies.measured.study import MeasuredStudy
+from pausefl.studies.measured.study import MeasuredStudy, read_rows, write_rows
 from pausefl.studies.study import Order, Progress
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.system.source_hashes import source_hashes
+from pausefl.runs.own_code import source_hashes
 
 
 @pytest.mark.parametrize(

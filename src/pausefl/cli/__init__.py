@@ -22,6 +22,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+MOVED = {
+    "claims": "pausefl paper claims",
+    "results": "pausefl paper results",
+    "keep": "pausefl paper keep",
+    "regret": "pausefl study regret",
+}
+"""Commands that have a new name: the old one says so and does nothing."""
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -60,7 +68,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = finished(typer.main.get_command(app)).main(arguments, prog_name="pausefl", standalone_mode=False)
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
+        old = (arguments or sys.argv[1:] or [""])[0]
+        if old in MOVED:
+            _complain(f"'pausefl {old}' is now '{MOVED[old]}'; use that")
+        elif type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:
             _complain(error.format_message())
@@ -78,4 +89,4 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit, compare, data, demo, ledger, moved, paper, report, run, study, tune  # noqa: E402, F401 - each registers its command
+from pausefl.cli import audit, compare, data, demo, ledger, paper, report, run, study, tune  # noqa: E402, F401 - each registers its command

@@ -40,7 +40,7 @@ def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]
     from pausefl.report.reference_curves import read_references
     from pausefl.report.run_report import run_report
     from pausefl.runs.folder import read_runs
-    from pausefl.studies.measured.rows_file import FILE, read_rows
+    from pausefl.studies.measured.study import FILE, read_rows
 
     if not any((folder / FILE).exists() for folder in folders):
         return run_report(read_runs(folders), title or "pausefl runs", read_references(references))

@@ -23,9 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import is_finite, require
-from pausefl.selection.annealing_compiled import best_from, walk
-from pausefl.selection.annealing_set_function import walk_any
-from pausefl.selection.exact_compiled import marginals
+from pausefl.selection.annealing_walk import best_from, walk, walk_any
+from pausefl.selection.exact_sweep import marginals
 from pausefl.selection.objective import Objective, SetFunction, Solution, Tickets, tickets_from
 from pausefl.types import FloatArray, IntArray, KeyArray, Seconds
 

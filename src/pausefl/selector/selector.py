@@ -21,9 +21,8 @@ from pausefl.errors import (
 from pausefl.privacy import Geometric
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
-from pausefl.selector.ask_policy import ask, teach
+from pausefl.selector.checks import ask, observed_seconds, observed_updates, teach
 from pausefl.selector.cohort import Cohort
-from pausefl.selector.observations import observed_seconds, observed_updates
 from pausefl.selector.round import Phi, Problem, Selection, cluster_column
 from pausefl.selector.state import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
 from pausefl.system.state_file import read_state, write_state

@@ -21,7 +21,6 @@ from pausefl.privacy.ledger.charge import DELTA_LIMIT, charged_epsilon
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.selector.round import Selection
-from pausefl.sim.clock import VirtualClock
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.system.state_file import arrays_under
@@ -51,7 +50,7 @@ class Simulation:
         require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
         self._selector, self._network, self._learner, self._mechanism = selector, network, learner, mechanism
         self._seed, self._evaluate_every = seed, evaluate_every
-        self._clock = VirtualClock()
+        self._seconds = 0.0
         self._number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
         self.model: Vector = np.empty(0, dtype=np.float32) if learner is None else learner.initial()
@@ -119,12 +118,12 @@ class Simulation:
                 {k: None if np.isnan(t) else t for k, t in zip(chosen.members, latency, strict=True)},
                 updates=released if self._selector.policy.learns else None,
             )
-            self._clock.advance(outcome.seconds)
+            self._seconds += outcome.seconds
             record |= _choice(chosen, outcome)
         elif score and self._learner is not None:
             scores = _ready(self._learner.evaluate(self.model))
         self._number = number
-        return record | {"seconds": self._clock.now} | self._leakage(), scores
+        return record | {"seconds": self._seconds} | self._leakage(), scores
 
     def _scored(self, record: dict[str, Any]) -> dict[str, Any]:
         return record if self._learner is None else record | _said(self._learner.evaluate(self.model))
@@ -157,7 +156,7 @@ class Simulation:
         arrays |= {f"selector.{name}": array for name, array in columns.items()}
         if self._learner is not None:
             arrays |= {f"learner.{name}": array for name, array in self._learner.state().items()}
-        return {"selector": header, "number": self._number, "clock": self._clock.now}, arrays
+        return {"selector": header, "number": self._number, "clock": self._seconds}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from what ``state`` returned; the parts must be built from the same configuration."""
@@ -165,7 +164,7 @@ class Simulation:
         if self._learner is not None:
             self._learner.restore(arrays_under("learner", arrays))
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
-        self._number, self._clock = int(header["number"]), VirtualClock(float(header["clock"]))
+        self._number, self._seconds = int(header["number"]), float(header["clock"])
 
     def _learn(
         self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int, score: bool

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from pausefl.runs.data import SMOOTH, RunData
-from pausefl.studies.claims.at_time import Axis, accuracy_at, common_end, leakage_at, still_exploring, window
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
-from pausefl.studies.evidence import Evidence, Pair
+from pausefl.studies.evidence import Axis, Evidence, Pair, accuracy_at, common_end, leakage_at, still_exploring, window
 from pausefl.types import FloatArray
 
 _ROUNDING = 1e-9

@@ -1,16 +1,17 @@
-"""A policy is asked, and its answer is checked and evaluated; what goes wrong inside it becomes one line."""
+"""What policies and callers say, checked: a policy's choice and its faults, the seconds and updates of a round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, PauseError, UserCodeError
+from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require
 from pausefl.selection import Candidates, Policy, Solution
 from pausefl.system.import_path import reason
-from pausefl.types import FloatArray, IntArray
+from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 
 
 def ask(policy: Policy, candidates: Candidates) -> Solution:
@@ -76,3 +77,46 @@ def _checked_weights(policy: Policy, weights: object, count: int) -> FloatArray 
 
 def _short(value: object) -> str:
     return " ".join(str(value).split())[:60]
+
+
+def observed_seconds(latencies: Mapping[ClientId, Seconds | None], members: Collection[ClientId]) -> FloatArray:
+    """Return the members' latencies in order, NaN for no answer."""
+    if not isinstance(latencies, Mapping):
+        raise InvalidValueError(
+            f"latencies is a {type(latencies).__name__}, but must be a mapping; pass {{client: seconds}}"
+        )
+    _check_members(latencies, members)
+    return np.array([_seconds(client, latencies.get(client)) for client in members])
+
+
+def observed_updates(updates: Mapping[ClientId, FloatArray], members: Collection[ClientId]) -> FloatArray:
+    """Return the updates as rows, in the order in which they are given."""
+    _check_members(updates, members)
+    flat = [np.asarray(u, dtype=np.float64).ravel() for u in updates.values()]
+    lengths = sorted({len(u) for u in flat})
+    require(len(lengths) == 1, "update lengths", lengths, "the same for all members", "flatten whole models")
+    stacked = np.stack(flat)
+    require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "drop the broken update")
+    return stacked
+
+
+def _check_members(reported: Collection[ClientId], members: Collection[ClientId]) -> None:
+    invited = set(members)
+    for client in reported:
+        if client not in invited:
+            raise InvalidValueError(
+                f"client id is {client!r}, but must be one of the {len(invited)} selected in this round; report those"
+            )
+
+
+def _seconds(client: ClientId, value: Seconds | None) -> float:
+    if value is None:
+        return math.nan
+    require(
+        is_finite(value) and value >= 1e-9,
+        f"latency of client {client!r}",
+        value,
+        "a finite number of seconds above 0 (at least 1e-9)",
+        "report None for no answer",
+    )
+    return float(value)

@@ -1,10 +1,13 @@
-"""The compiled annealing chain: a set kept as a heap by ucb rank, O(1) neighbours, O(1) energy change, O(log m) moves.
+"""The walk of the annealer from set to set: a heap by ucb rank, O(1) neighbours, O(1) energy change, O(log m) moves.
 
 Clients are named by their rank in rising ucb (ties in one fixed order), so ``heap[0]`` is the slowest member, every
-client below it is an outsider, and the minimum ucb of any neighbour is known without a search.
+client below it is an outsider, and the minimum ucb of any neighbour is known without a search.  ``walk`` is compiled; ``walk_any`` asks a Python function of the set instead.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
 
 import numpy as np
 from numba import uint64
@@ -197,3 +200,47 @@ def uniform(random: KeyArray) -> float:
 def below(random: KeyArray, bound: int) -> int:
     """Draw a whole number from 0 … bound-1; the bias, bound / 2^53, is below what any walk could show."""
     return int(uniform(random) * bound)
+
+
+def walk_any(
+    rest: Callable[[IntArray], float],
+    ucb: FloatArray,
+    heap: IntArray,
+    best: IntArray,
+    best_energy: float,
+    first: int,
+    steps: int,
+    scale: float,
+    tailored: bool,
+    exhaust: bool,
+    random: KeyArray,
+) -> tuple[float, int, bool]:
+    """As the compiled walk, with ``rest`` in place of scores and clusters; one call of it per step."""
+    count = len(ucb)
+    outside, where, _ = prepare(heap, np.zeros(count, dtype=np.int64), count)
+    energy = float(ucb[heap[0]]) + rest(heap)
+    if energy > best_energy:
+        best[:], best_energy = heap, energy
+    neighbours, tried = count_neighbours(heap, count, tailored), 0
+    at, stride = below(random, neighbours), int(STRIDES[below(random, 4)]) % neighbours
+    for j in range(first, first + steps):
+        if exhaust and tried == neighbours:
+            return best_energy, j - first, True
+        at = (at + stride) % neighbours if exhaust else below(random, neighbours)
+        tried += 1
+        slot, new = neighbour(heap, outside, tailored, at)
+        proposal = heap.copy()
+        proposal[slot] = new
+        proposed = float(ucb[lowest_after(heap, slot, new)]) + rest(proposal)
+        change = proposed - energy
+        if change < 0.0 and uniform(random) >= math.exp(change * math.log(1.0 + j) / scale):
+            continue
+        place = where[new]
+        outside[place], where[heap[slot]] = heap[slot], place
+        replace(heap, slot, new)
+        energy = proposed
+        if energy > best_energy:
+            best[:], best_energy = heap, energy
+        neighbours, tried = count_neighbours(heap, count, tailored), 0
+        at, stride = below(random, neighbours), int(STRIDES[below(random, 4)]) % neighbours
+    return best_energy, steps, False
