@@ -1,7 +1,8 @@
 """The walk of the annealer from set to set: a heap by ucb rank, O(1) neighbours, O(1) energy change, O(log m) moves.
 
 Clients are named by their rank in rising ucb (ties in one fixed order), so ``heap[0]`` is the slowest member, every
-client below it is an outsider, and the minimum ucb of any neighbour is known without a search.  ``walk`` is compiled; ``walk_any`` asks a Python function of the set instead.
+client below it is an outsider, and the minimum ucb of any neighbour is known without a search.  ``walk`` is compiled;
+``walk_any`` asks a Python function of the set instead.
 """
 
 from __future__ import annotations

@@ -70,10 +70,10 @@ class SqliteLedger:
     charge back: a release that failed after its reservation stays charged.
 
     Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers the
-    rows it has checked: every ``reserve`` compares them with the file, and computes the hashes of new rows only.  So an
-    older copy that is put in the file's place shows too.  Two things do not show to somebody who opens a ledger afresh:
-    an older copy, and a rewriting that recomputes every hash.  Against both, note the head elsewhere and give it to
-    :meth:`verify`.
+    rows it has checked: ``reserve`` compares them with the file if that has been touched since, and computes the hashes
+    of new rows only.  So an older copy that is put in the file's place shows too.  Two things do not show to one who
+    opens a ledger afresh: an older copy, and a rewriting that recomputes every hash.  Against both, note the head
+    elsewhere and give it to :meth:`verify`.
 
     A new file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
     an empty file is a damaged one.  Only its owner may read it, unless you change that.
@@ -89,7 +89,7 @@ class SqliteLedger:
     (1, 1.5684, 1)
     """
 
-    __slots__ = ("_clock", "_rows", "_timeout", "path")
+    __slots__ = ("_clock", "_rows", "_timeout", "_touched", "path")
 
     def __init__(
         self, path: str | Path, *, clock: Callable[[], float] = time.time, timeout: float = 30.0, create: bool = True
@@ -99,6 +99,7 @@ class SqliteLedger:
         self._clock = clock
         self._timeout = timeout
         self._rows: list[Row] = []
+        self._touched: tuple[int, ...] | None = None
         # In this order: a ledger that is being used has its file before it has a journal.
         journal = Path(f"{self.path}-journal").exists()
         if not self.path.exists():
@@ -134,7 +135,7 @@ class SqliteLedger:
             if (inserted, counted) != (1, 1):
                 raise self._broken("it did not take the new row")
             connection.execute("COMMIT")
-        self._rows = [*rows, row]
+        self._rows, self._touched = [*rows, row], _touched(self.path)
         return charge
 
     def charges(self, subject: str) -> tuple[Charge, ...]:
@@ -170,21 +171,25 @@ class SqliteLedger:
         known = self._rows
         with self._connection() as connection:
             connection.execute("BEGIN")
+            touched = _touched(self.path)
             rows = self._checked(connection, known, afresh=True)
         hashes = [START, *(row[-1] for row in rows)]
         if head is not None and head not in hashes:
             raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
-        self._rows = rows
+        self._rows, self._touched = rows, touched
         return Head(len(rows), hashes[-1])
 
     def _checked(self, connection: sqlite3.Connection, known: list[Row], *, afresh: bool = False) -> list[Row]:
         """Return all rows, if everything about the file is as it should be."""
         try:
             _check_schema(connection)
+            head = connection.execute("SELECT rows, hash FROM head").fetchall()
+            # The head too: another process may have charged between our commit and our look at the file.
+            if not afresh and known and self._touched == _touched(self.path) and head == [(len(known), known[-1][-1])]:
+                return known
             rows = connection.execute(f"{_SELECT} ORDER BY seq").fetchall()
             same = rows[: len(known)] == known
             check_rows(rows, len(known) if same and not afresh else 0)
-            head = connection.execute("SELECT rows, hash FROM head").fetchall()
             if head != [(len(rows), rows[-1][-1] if rows else START)]:
                 raise BrokenChain("its last rows are not the ones its head counts")
             if not same:
@@ -244,6 +249,15 @@ def _create(path: Path) -> None:
             os.close(folder)
     finally:
         Path(name).unlink()
+
+
+def _touched(path: Path) -> tuple[int, ...] | None:
+    """Return what changes whenever the file is written to or exchanged; None if it cannot be told."""
+    try:
+        found = path.stat()  # never by opening it: closing any descriptor of the file would drop our locks on it
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
