@@ -193,6 +193,10 @@ PARAMETERS = (
     Parameter("selector", ({"selector": selector("clustered-similarity"), "call": {"num_rounds": 3}},), learned),
     Parameter("latency", ({"latency": two_groups(3), "call": {"num_rounds": 2}}, {"latency": "round-trip"}),
               lambda a, b: virtual(a, 0) and not virtual(b, 0)),
+    Parameter("latency", ({"latency": two_groups(3), "selector": selector("random", per_round=2)},),
+              lambda seen: seen.history[0].seconds.items() <= dict(
+                  zip(("client-0", "client-1", "client-2"), two_groups(3).sample(stream(0, "flower latency", 1)),
+                      strict=True)).items()),
     Parameter("latency", ({"latency": "reported", "owner": f'name = "client-{{number}}"\n{HORIZON}{WIDE}'
                            '[replies]\nallow = ["num-examples", "seconds"]\n', "silent_for": 30, "poll": 0.01},
                           {"latency": "round-trip", "silent_for": 30, "poll": 0.01}),
