@@ -422,7 +422,7 @@ PARAMETERS = (
     Parameter(audit, "error", (0.05, 0.2),
               lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=200, error=v).attainable),
     Parameter(audit, "low_bits", (False, True),
-              lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=300, low_bits=v).event,
+              lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=1000, low_bits=v).event,
               lambda v, seen: ("lowest set bit" in seen) is v),
     Parameter(SqliteLedger, "path", ("one.db", "two.db"),
               lambda v: in_folder(lambda f: [SqliteLedger(f / v).path.name, *(p.name for p in f.iterdir())]),
