@@ -48,27 +48,12 @@ class Simulation:
         schedule = selector.reward.schedule
         fine = mechanism is None or isinstance(schedule, Schedule)
         require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
-        self._selector, self._network, self._learner, self._mechanism = selector, network, learner, mechanism
+        self.selector, self.network, self._learner, self._mechanism = selector, network, learner, mechanism
         self._seed, self._evaluate_every = seed, evaluate_every
         self._seconds = 0.0
-        self._number = 0
+        self.number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
         self.model: Vector = np.empty(0, dtype=np.float32) if learner is None else learner.initial()
-
-    @property
-    def number(self) -> int:
-        """How many rounds have been played."""
-        return self._number
-
-    @property
-    def selector(self) -> Selector:
-        """Who decides."""
-        return self._selector
-
-    @property
-    def network(self) -> Network:
-        """How long clients take."""
-        return self._network
 
     def step(self) -> dict[str, Any]:
         """Play one round, score its model, and return its record."""
@@ -82,7 +67,7 @@ class Simulation:
         record nothing runs ahead: ``state`` then belongs to the record just yielded.
         """
         waiting: dict[str, Any] | None = None
-        while self._number < rounds:
+        while self.number < rounds:
             try:
                 record, scores = self._round(score=waiting is not None)
             except Exception:
@@ -103,26 +88,26 @@ class Simulation:
 
     def _round(self, score: bool) -> tuple[dict[str, Any], Future[Scores] | None]:
         """Play a round; with ``score`` also score the model it starts from."""
-        number = self._number + 1
-        self._online = self._network.online(self._online, number)
+        number = self.number + 1
+        self._online = self.network.online(self._online, number)
         record: dict[str, Any] = {"round": number, "members": [], "latency": 0.0, "arrived": 0, "terms": None}
-        ready = self._online & self._selector.problem().solvent()
+        ready = self._online & self.selector.problem().solvent()
         scores = None
         if ready.any():
-            chosen = self._selector.select(None if ready.all() else ready, allow_fewer=True)
-            rows = self._selector.cohort.rows(chosen.members)
-            outcome = self._network.play(rows, number)
+            chosen = self.selector.select(None if ready.all() else ready, allow_fewer=True)
+            rows = self.selector.cohort.rows(chosen.members)
+            outcome = self.network.play(rows, number)
             released, scores = self._learn(chosen, rows, outcome, number, score)
             latency = outcome.latency.tolist()
-            self._selector.observe(
+            self.selector.observe(
                 {k: None if np.isnan(t) else t for k, t in zip(chosen.members, latency, strict=True)},
-                updates=released if self._selector.policy.learns else None,
+                updates=released if self.selector.policy.learns else None,
             )
             self._seconds += outcome.seconds
             record |= _choice(chosen, outcome)
         elif score and self._learner is not None:
             scores = _ready(self._learner.evaluate(self.model))
-        self._number = number
+        self.number = number
         return record | {"seconds": self._seconds} | self._leakage(), scores
 
     def _scored(self, record: dict[str, Any]) -> dict[str, Any]:
@@ -135,8 +120,8 @@ class Simulation:
         if self._mechanism is None:
             return "no privacy: updates were sent as they are"
         guarantee = self._mechanism.guarantee
-        said = replace(guarantee, delta=0.0).sentence(self._selector.reward.schedule.budget, len(self.model))
-        most = int(self._selector.cohort.picks.max())
+        said = replace(guarantee, delta=0.0).sentence(self.selector.reward.schedule.budget, len(self.model))
+        most = int(self.selector.cohort.picks.max())
         slack = f"; delta = {_delta(guarantee.delta, most):g} after {most} releases" if guarantee.delta else ""
         return f"{said}{slack}; simulated noise, not private"
 
@@ -151,20 +136,20 @@ class Simulation:
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return everything that a later process needs to continue."""
-        header, columns = self._selector.state()
+        header, columns = self.selector.state()
         arrays: dict[str, npt.NDArray[Any]] = {"model": self.model, "online": self._online}
         arrays |= {f"selector.{name}": array for name, array in columns.items()}
         if self._learner is not None:
             arrays |= {f"learner.{name}": array for name, array in self._learner.state().items()}
-        return {"selector": header, "number": self._number, "clock": self._seconds}, arrays
+        return {"selector": header, "number": self.number, "clock": self._seconds}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from what ``state`` returned; the parts must be built from the same configuration."""
-        self._selector.restore(header["selector"], arrays_under("selector", arrays))
+        self.selector.restore(header["selector"], arrays_under("selector", arrays))
         if self._learner is not None:
             self._learner.restore(arrays_under("learner", arrays))
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
-        self._number, self._seconds = int(header["number"]), float(header["clock"])
+        self.number, self._seconds = int(header["number"]), float(header["clock"])
 
     def _learn(
         self, chosen: Selection, rows: IntArray, outcome: Outcome, number: int, score: bool
@@ -192,7 +177,7 @@ class Simulation:
         else:
             sent &= np.isfinite(updates).all(axis=1)
         if sent.any():
-            weights = _weights(chosen, self._selector.cohort.sizes[members], places)[sent]
+            weights = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
             self.model = self.model + (weights / weights.sum()).astype(np.float32) @ updates[sent]
         received = zip(places, updates, sent, strict=True)
         return {chosen.members[place]: update for place, update, ok in received if ok}, scores
@@ -202,7 +187,7 @@ class Simulation:
 
         It is charged in either case, as are members that never arrive: observing the round counts every one of them.
         """
-        schedule, before = cast(Schedule, self._selector.reward.schedule), int(self._selector.cohort.picks[client])
+        schedule, before = cast(Schedule, self.selector.reward.schedule), int(self.selector.cohort.picks[client])
         deltas = repeat(mechanism.guarantee.delta, before)
         try:
             epsilon = charged_epsilon(schedule, before + 1, mechanism, deltas, client)
@@ -214,9 +199,9 @@ class Simulation:
         return np.asarray(mechanism.release(update, epsilon, noise).update)
 
     def _leakage(self) -> dict[str, Any]:
-        picks = self._selector.cohort.picks
+        picks = self.selector.cohort.picks
         levels = np.quantile(picks, [0.5, 0.9], method="nearest").astype(np.int64)
-        spent = self._selector.reward.schedule.spent(np.array([picks.max(), *levels]))
+        spent = self.selector.reward.schedule.spent(np.array([picks.max(), *levels]))
         if self._mechanism is None:
             return {"max_leakage": None if self._learner is not None else float(spent[0])}  # None: without bound
         leakage = {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
