@@ -1,28 +1,33 @@
-"""Draws docs/images/architecture.svg: who may import whom, and what happens in a round.
+"""Draws the map of the house: docs/images/architecture.svg, and the tree of files in docs/architecture.md.
 
-python tools/house.py docs/images/architecture.svg
+python tools/house.py docs
 """
 
 from __future__ import annotations
 
+import ast
 import sys
+import tomllib
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
 
 Box = tuple[str, str, int, int, int, str]
 
 _ROOMS: tuple[Box, ...] = (  # name, what it does, column, row, columns wide, colour
     ("cli", "commands, one file each", 0, 0, 6, "#0f766e"),
-    ("studies", "configurations, runs, claims", 0, 1, 6, "#0f766e"),
-    ("report", "charts and pages", 0, 2, 2, "#b45309"),
-    ("flower", "strategy and mod", 2, 2, 2, "#b45309"),
-    ("learn", "data, models, training", 4, 2, 2, "#b45309"),
-    ("sim", "rounds under a virtual clock", 0, 3, 6, "#1d4ed8"),
-    ("regret", "genie and Theorem 1", 0, 4, 2, "#1d4ed8"),
-    ("selector", "select, observe, save, load", 2, 4, 4, "#1d4ed8"),
-    ("rewards", "what a choice is worth", 0, 5, 2, "#6d28d9"),
-    ("selection", "policies and solvers", 2, 5, 2, "#6d28d9"),
-    ("privacy", "noise, budget, ledger", 4, 5, 2, "#6d28d9"),
-    ("cohort, rng, statefile, types, errors", "what everything stands on", 0, 6, 6, "#475569"),
+    ("studies", "comparisons, claims, results", 0, 1, 6, "#0f766e"),
+    ("report", "charts and pages", 0, 2, 6, "#0f766e"),
+    ("runs", "one run: configuration, folder, numbers", 0, 3, 6, "#b45309"),
+    ("learn", "data, models, training", 0, 4, 3, "#b45309"),
+    ("flower", "server and client of a Flower app", 3, 4, 3, "#b45309"),
+    ("sim", "rounds under a virtual clock", 0, 5, 3, "#1d4ed8"),
+    ("owner", "the data owner's gate", 3, 5, 3, "#1d4ed8"),
+    ("selector", "select, observe, save, load", 0, 6, 6, "#1d4ed8"),
+    ("rewards", "what a choice is worth", 0, 7, 2, "#6d28d9"),
+    ("selection", "policies and solvers", 2, 7, 2, "#6d28d9"),
+    ("privacy", "noise, budget, ledger", 4, 7, 2, "#6d28d9"),
+    ("system, rng, types, errors", "what everything stands on", 0, 8, 6, "#475569"),
 )
 _ROUND = (
     ("available", "who is there"),
@@ -89,5 +94,61 @@ def _text(x: float, y: float, kind: str, text: str) -> str:
     return f'<text x="{x:g}" y="{y:g}" class="{kind}">{text}</text>'
 
 
+def layers() -> list[str]:
+    """Return who may import whom, from the top down, as import-linter checks it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    found: list[str] = next(one["layers"] for one in contracts if one["type"] == "layers")
+    return [layer.replace("(", "").replace(")", "") for layer in found]
+
+
+def tree() -> str:
+    """Return every file of the package with the first line of its docstring, the rooms from the top down."""
+    package = ROOT / "src" / "pausefl"
+    rooms = [name for layer in layers() for name in layer.split(" | ")]
+    lines = ["src/pausefl/"]
+    for name in rooms:
+        lines += _files(package / name, 1) if (package / name).is_dir() else [_file(package / f"{name}.py", 1)]
+    return "\n".join(lines)
+
+
+def _files(folder: Path, depth: int) -> list[str]:
+    lines = [_line(f"{folder.name}/", _about(folder / "__init__.py"), depth)]
+    lines += [_file(path, depth + 1) for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+    lines += [_line(path.name, "", depth + 1) for path in sorted(folder.glob("*.*")) if path.suffix != ".py"]
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        lines += _files(inner, depth + 1)
+    return lines
+
+
+def _file(path: Path, depth: int) -> str:
+    return _line(path.name, _about(path), depth)
+
+
+def _line(name: str, about: str, depth: int) -> str:
+    return (f"{'  ' * depth}{name} ".ljust(28) + about).rstrip()
+
+
+def _about(path: Path) -> str:
+    if not path.exists():
+        return ""
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return first.rstrip(".")
+
+
+def page(text: str) -> str:
+    """Return docs/architecture.md with its tree and its order of imports as they are now."""
+    begin, end = "```\nsrc/pausefl/", "\n```\n"
+    before, _, rest = text.partition(begin)
+    after = rest.partition(end)[2]
+    head, start, tail = after.partition("from the top down): `")
+    return f"{before}```\n{tree()}{end}{head}{start}{' → '.join(layers())}`{tail.partition('`')[2]}"
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(picture(), encoding="utf-8")
+    docs = Path(sys.argv[1])
+    (docs / "images" / "architecture.svg").write_text(picture(), encoding="utf-8")
+    (docs / "architecture.md").write_text(
+        page((docs / "architecture.md").read_text(encoding="utf-8")), encoding="utf-8"
+    )

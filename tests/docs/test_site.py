@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+from house import page as mapped  # noqa: E402 - the folder is known only now
 from house import picture  # noqa: E402 - the folder is known only now
 from licences import groups, licence, needed  # noqa: E402
 from offline import fetched  # noqa: E402
@@ -44,6 +45,12 @@ def test_the_tables_name_every_key_and_every_command() -> None:
 
 def test_the_drawing_is_the_one_that_the_script_makes() -> None:
     assert (ROOT / "docs/images/architecture.svg").read_text() == picture()
+
+
+def test_the_map_shows_the_real_tree_and_the_checked_order() -> None:
+    """Made with ``python tools/house.py docs``."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    assert mapped(text) == text
 
 
 def test_addresses_elsewhere_are_found(tmp_path: Path) -> None:
