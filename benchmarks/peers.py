@@ -22,7 +22,7 @@ from torch import nn
 from benchmarks.measure import Figure, show
 from benchmarks.peer_pfl import BATCH, LR, PER_ROUND, ROUNDS, SAMPLES, USERS, WARM_UP, task_data, whole_loss
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.learner import learner_for
+from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.selector import Selector

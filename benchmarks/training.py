@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from benchmarks.measure import Figure, show
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.learner import learner_for
+from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan
 from pausefl.privacy import Geometric, Laplace

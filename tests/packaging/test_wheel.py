@@ -89,8 +89,8 @@ def test_the_three_calls_of_the_readme_run(home: Path, tmp_path: Path) -> None:
     ("statement", "extra"),
     [
         ("import pausefl.learn.client_data", "learn"),
-        ("import pausefl.learn.learner", "learn"),
-        ("from pausefl.report.charts.base import require_charts; require_charts()", "report"),
+        ("import pausefl.learn.learners", "learn"),
+        ("from pausefl.report.chart_base import require_charts; require_charts()", "report"),
         (SECURE, "private"),
         ("from pausefl.flower import PauseStrategy", "flower"),
         ("from pausefl.flower import PrivateUpdate", "flower"),

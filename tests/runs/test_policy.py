@@ -9,8 +9,7 @@ import pytest
 from pausefl.cli import main
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError
 from pausefl.runs.build import build
-from pausefl.runs.comparable import ONE_RUN, differences
-from pausefl.runs.config import Config, make_config
+from pausefl.runs.config import ONE_RUN, Config, differences, make_config
 from pausefl.runs.folder import read_run, stored_config
 from pausefl.runs.play import run
 from pausefl.runs.policy import try_policy

@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field
 
 from pausefl.errors import ConfigError, InvalidValueError
-from pausefl.report.charts.curves import Axes
+from pausefl.report.charts import Axes
 from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.report.write import write_images, write_page

@@ -22,7 +22,7 @@ from torch import nn, torch
 from pausefl.errors import PauseError
 from pausefl.learn.client_data import ClientData, normalised
 from pausefl.learn.datasets import load_dataset, training_pool
-from pausefl.learn.learner import learner_for
+from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.learn.partition import by_labels, by_sizes, iid

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
+import click
 import typer
 
 from pausefl.cli import app
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from pausefl.privacy import Mechanism
 
 
-class Source(StrEnum):
-    """Where the noise comes from."""
-
-    BOTH = "both"
-    SIMULATED = "simulated"
-    SECURE = "secure"
+_Source: TypeAlias = Literal["both", "simulated", "secure"]
 
 
 @app.command(rich_help_panel=PRIVACY)
@@ -35,10 +30,15 @@ def audit(
         ),
     ],
     epsilon: Annotated[float, typer.Option(help="What it claims to leak at most, per release.")],
-    source: Annotated[Source, typer.Option(help="Which noise to attack.")] = Source.BOTH,
-    runs: Annotated[int, typer.Option(help="Releases of each input, 100 or more.")] = 4000,
+    source: Annotated[
+        _Source, typer.Option(click_type=click.Choice(get_args(_Source)), help="Which noise to attack.")
+    ] = "both",
+    runs: Annotated[int, typer.Option(min=100, help="Releases of each input; fewer show nothing.")] = 4000,
     delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the lower bound, between 0.5 and 1.")] = 0.95,
+    confidence: Annotated[
+        float,
+        typer.Option(click_type=click.FloatRange(0.5, 1.0, min_open=True, max_open=True), help="Of the lower bound."),
+    ] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulated noise.")] = 0,
     low_bits: Annotated[
         bool | None,
@@ -55,8 +55,6 @@ def audit(
     from pausefl.privacy import Noise, SecureNoise, SimulatedNoise
     from pausefl.privacy.audit import audit as attack
 
-    require(0.5 < confidence < 1.0, "confidence", confidence, "between 0.5 and 1", "0.95 is common")
-    require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
     variants = _variants()
     require(mechanism in variants, "mechanism", mechanism, f"one of {', '.join(variants)}", "choose one")
     target: Any = variants[mechanism]
@@ -64,10 +62,8 @@ def audit(
         require(not delta, "delta", delta, f"left out with {mechanism}, which has none", "drop --delta")
     elif delta is not None:
         target = replace(target, delta=delta)
-    sources: list[Noise] = []
-    if source is not Source.SIMULATED:
-        sources.append(SecureNoise())
-    if source is not Source.SECURE:
+    sources: list[Noise] = [SecureNoise()] if source != "simulated" else []
+    if source != "secure":
         sources.append(SimulatedNoise(np.random.default_rng(seed)))
     hidden = as_json or not sys.stderr.isatty()
     waiting = track(sources, "attacking", console=Console(stderr=True), transient=True, disable=hidden)

@@ -1,21 +1,32 @@
-"""``pausefl compare``: policies side by side, in the terminal or as JSON."""
+"""``pausefl compare``: policies side by side; ``run``, ``study``, ``tune`` and ``demo`` end with the same table."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson
-from pausefl.cli.tables import print_runs, show_runs
+from pausefl.cli.options import TRAINING, AsJson, Folders
+
+if TYPE_CHECKING:
+    from pausefl.report.summary import PolicySummary, Spread
+    from pausefl.runs.data import RunData
+
+_FALL, _SPENT = 15.0, 0.8
+"""Points of accuracy lost since the best round, and the share of a budget spent, that are worth a word."""
 
 
 @app.command(rich_help_panel=TRAINING)
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
+    folders: Folders,
     target: Annotated[
         list[float] | None,
         typer.Option(
@@ -29,3 +40,69 @@ def compare(
     from pausefl.runs.folder import read_runs
 
     (print_runs if as_json else show_runs)(read_runs(folders), target)
+
+
+def _screen() -> Console:
+    """Return the standard output, wide enough for a table where it is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=100)
+
+
+def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
+    """Print runs, a line per policy."""
+    from pausefl.report.summary import by_policy, summarise
+
+    groups = by_policy(runs)
+    policies = summarise(groups, targets)
+    out = _screen()
+    out.print(_glance(policies))
+    targets = list(policies[0].time_to)[-max(1, (out.width - 20) // 20) :]
+    if targets:
+        out.print(_times(policies, targets))
+    out.print(
+        "final: mean of the last ten rounds; max leak: largest epsilon spent by a client; fast half: picks of faster "
+        "clients; ± over seeds."
+    )
+    for p in policies:
+        budget = groups[p.name][0].settings.privacy.budget
+        spent = (p.max_leakage or 0.0) > _SPENT * budget
+        if spent and p.accuracy and p.best_accuracy and p.best_accuracy.mean - p.accuracy.mean > _FALL:
+            out.print(
+                f"{p.name} fell from {p.best_accuracy.mean:.1f} to {p.accuracy.mean:.1f} %: {p.max_leakage:.1f} of "
+                f"{budget:g} is spent, and late releases are mostly noise; stop earlier, or allow a larger budget."
+            )
+
+
+def print_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
+    """Print the same as JSON, on the standard output."""
+    from pausefl.report.summary import by_policy, summarise
+
+    typer.echo(json.dumps([asdict(policy) for policy in summarise(by_policy(runs), targets)], indent=1))
+
+
+def _glance(policies: Sequence[PolicySummary]) -> Table:
+    from pausefl.report.summary import at_a_glance
+
+    table = _empty(["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"])
+    for p in policies:
+        table.add_row(*at_a_glance(p, "-"))
+    return table
+
+
+def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table:
+    table = _empty(["policy", *(f"s to {target:g} %" for target in targets)])
+    for p in policies:
+        table.add_row(p.name, *(_reached(p.time_to[target], p.seeds) for target in targets))
+    return table
+
+
+def _empty(columns: Sequence[str]) -> Table:
+    table = Table()
+    for name in columns:
+        table.add_column(
+            name, justify="left" if name == "policy" else "right", no_wrap=name != "policy", overflow="fold"
+        )
+    return table
+
+
+def _reached(value: Spread | None, seeds: int) -> str:
+    return "-" if value is None else f"{value} ({value.count}/{seeds})" if value.count < seeds else str(value)

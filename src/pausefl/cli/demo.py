@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
+from pausefl.cli.compare import print_runs, show_runs
 from pausefl.cli.options import TRAINING, AsJson, Jobs
 from pausefl.cli.progress import play_all
-from pausefl.cli.tables import print_runs, show_runs
 
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
 _TARGETS = (80.0, 90.0)
@@ -25,7 +25,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
-    from pausefl.report.charts.base import require_charts
+    from pausefl.report.chart_base import require_charts
     from pausefl.report.run_report import run_report
     from pausefl.report.write import write_page
     from pausefl.runs.config import make_config

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from pausefl.cli import app
@@ -34,10 +35,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print for each subject what it has leaked, what is left, and how many releases until exhaustion."""
-    from pausefl.errors import require
     from pausefl.privacy.ledger.statement import statement
 
-    require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
     ledger = _open(path)
     found = [statement(ledger, subject, dimension=dimension, delta=delta) for subject in ledger.subjects()]
     if as_json:
@@ -65,13 +64,12 @@ def verify(
 @commands.command()
 def export(
     path: At,
-    form: Annotated[str, typer.Option("--format", help="json or csv; --json means the former.")] = "json",
+    form: Annotated[
+        str, typer.Option("--format", click_type=click.Choice(["json", "csv"]), help="--json means the former.")
+    ] = "json",
     as_json: AsJson = False,
 ) -> None:
     """Print every row, in the order of the subjects."""
-    from pausefl.errors import require
-
-    require(form in ("json", "csv"), "format", form, "'json' or 'csv'", "choose one")
     ledger = _open(path)
     rows = [asdict(charge) for subject in ledger.subjects() for charge in ledger.charges(subject)]
     if form == "json" or as_json:

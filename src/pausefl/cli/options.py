@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, TypeAlias, get_type_hints
+from typing import Annotated, Literal, TypeAlias, get_type_hints
 
 import click
 import typer
@@ -20,10 +20,20 @@ DataDir: TypeAlias = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Where data sets are kept: by default $PAUSEFL_DATA, or else ~/.cache/pausefl."),
 ]
+Folders: TypeAlias = Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="How many processes to use; the result is the same.")]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key, e.g. run.rounds=50; may be repeated."),
+]
+References: TypeAlias = Annotated[
+    list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
+]
+Scale: TypeAlias = Annotated[
+    Literal["full", "half", "smoke"],
+    typer.Option(
+        click_type=click.Choice(["full", "half", "smoke"]), help="Half is an evening on two cores, smoke some seconds."
+    ),
 ]
 
 
@@ -33,11 +43,6 @@ def complete_study(incomplete: str) -> list[str]:
 
     files = sorted(str(path) for path in Path().glob("*.toml"))
     return [name for name in (*study_names(), *files) if name.startswith(incomplete)]
-
-
-def complete_scale(incomplete: str) -> list[str]:
-    """Return the sizes of a study."""
-    return [name for name in ("full", "half", "smoke") if name.startswith(incomplete)]
 
 
 def complete_policy(incomplete: str) -> list[str]:

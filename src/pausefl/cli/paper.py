@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import PAPER, AsJson
+from pausefl.cli.options import PAPER, AsJson, Folders
 
 paper = typer.Typer(help="Store runs, and make the pages about the paper from them.", no_args_is_help=True)
 app.add_typer(paper, name="paper", rich_help_panel=PAPER)
@@ -20,7 +20,7 @@ Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder
 
 @paper.command()
 def keep(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
+    folders: Folders,
     out: Annotated[Path, typer.Option(help="Where the copies go.")],
 ) -> None:
     """Copy runs without models and optimiser states; report, compare and the pages read the copies as well."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING
+from pausefl.cli.options import TRAINING, Folders, References
 from pausefl.errors import require
 
 if TYPE_CHECKING:
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=TRAINING)
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")],
+    folders: Folders,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
-    ] = None,
+    reference: References = None,
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs."""

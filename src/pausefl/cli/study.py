@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, complete_scale, complete_study
+from pausefl.cli.compare import show_runs
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, References, Scale, complete_study
 from pausefl.cli.progress import play_all, use_own_modules
-from pausefl.cli.tables import show_runs
 from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,17 +30,12 @@ def study(
         typer.Argument(help="A study of the paper (--list), or a TOML file.", autocompletion=complete_study),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name the paper's studies.")] = False,
-    scale: Annotated[
-        str,
-        typer.Option(help="full, half (an evening on two cores) or smoke (seconds).", autocompletion=complete_scale),
-    ] = "half",
+    scale: Scale = "half",
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; the study's own number by default.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
     jobs: Jobs = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report: runs/NAME-SCALE if left out.")] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
-    ] = None,
+    reference: References = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -54,17 +49,16 @@ def study(
         return
     if name is None:
         raise ConfigError("study has no name; pausefl study --list names the paper's, or pass a TOML file")
-    from pausefl.report.charts.base import require_charts
+    from pausefl.report.chart_base import require_charts
     from pausefl.report.write import write_page
     from pausefl.studies.load import load_study
-    from pausefl.studies.study import Order, scale_named
+    from pausefl.studies.study import Order
 
-    size = scale_named(scale)
     require_charts()
     chosen = load_study(name)
     folder = out or Path("runs") / f"{chosen.name}-{scale}"
     order = Order(
-        out=folder, scale=size, seeds=seeds, policies=policies or (), overrides=overrides or (),
+        out=folder, scale=scale, seeds=seeds, policies=policies or (), overrides=overrides or (),
         references=reference or (),
     )  # fmt: skip
 

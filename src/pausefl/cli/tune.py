@@ -8,18 +8,9 @@ from typing import Annotated
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import (
-    TRAINING,
-    AsJson,
-    DataDir,
-    Jobs,
-    Overrides,
-    complete_policy,
-    complete_scale,
-    complete_study,
-)
+from pausefl.cli.compare import print_runs, show_runs
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Scale, complete_policy, complete_study
 from pausefl.cli.progress import play_all, use_own_modules
-from pausefl.cli.tables import print_runs, show_runs
 from pausefl.errors import ConfigError, require
 
 _SEED = 100
@@ -35,9 +26,7 @@ def tune(
         typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy),
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="A seed the study itself does not use.")] = _SEED,
-    scale: Annotated[
-        str, typer.Option(help="full, half or smoke, as for the study.", autocompletion=complete_scale)
-    ] = "half",
+    scale: Scale = "half",
     jobs: Jobs = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs: runs/tune-STUDY-KEY if left out.")] = None,
     data_dir: DataDir = None,
@@ -47,7 +36,6 @@ def tune(
     """Run a study's settings with one key at several values, and print what came of each."""
     from pausefl.runs.parallel import Task
     from pausefl.studies.load import load_study
-    from pausefl.studies.study import scale_named
     from pausefl.studies.trained import TrainedStudy, folder_name
 
     chosen = load_study(study)
@@ -57,10 +45,7 @@ def tune(
     names = [value.strip() for value in values.split(",") if value.strip()]
     require(len(names) > 0, "values", values, "one value or more", "separate them by commas")
     tasks = [
-        Task(
-            chosen.config(policy, seed, scale_named(scale), [*(overrides or []), f"{key}={value}"]),
-            folder / folder_name(value),
-        )
+        Task(chosen.config(policy, seed, scale, [*(overrides or []), f"{key}={value}"]), folder / folder_name(value))
         for value in names
     ]
     use_own_modules(Path(study), [task.config for task in tasks])

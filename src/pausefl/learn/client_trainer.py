@@ -66,7 +66,7 @@ class ClientTrainer:
     def train(
         self, model: torch.Tensor, client: int, number: int, slots: list[torch.Tensor], steps: torch.Tensor
     ) -> torch.Tensor:
-        """Return what local training adds to the model; the client's memory is changed in place."""
+        """Return what local training adds to the model; ``slots`` and ``steps`` (one row) change in place."""
         part = self._data.parts[client]
         batches = self._plan.batches(len(part), self._seed, number, client)
         torch.manual_seed(int(stream(self._seed, "dropout", number, client).integers(2**62)))
@@ -81,7 +81,7 @@ class ClientTrainer:
             self._grad.zero_()
             outputs = self._net(self._data.train_images[chosen])
             functional.cross_entropy(outputs, self._data.train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
-            self._plan.optimizer.step(flat, grad, [slot.unsqueeze(0) for slot in slots], steps)
+            self._plan.optimizer.step(flat, grad, slots, steps)
         return self._flat - model
 
     def outputs(self, model: torch.Tensor, images: torch.Tensor) -> torch.Tensor:

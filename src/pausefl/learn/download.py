@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from hashlib import md5, sha1
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -130,12 +131,12 @@ def _cifar_batches(tar: tarfile.TarFile) -> list[bytes]:
 
 def _decode(name: str, files: list[bytes]) -> Dataset:
     if name == "cifar10":
-        _check(files, [sha1(f, usedforsecurity=False).hexdigest() for f in files], SHA1, CIFAR)
+        _check(files, CIFAR, SHA1, sha1)
         batches = [np.frombuffer(f, dtype=np.uint8).reshape(-1, 3073) for f in files]
         train = np.concatenate(batches[:5])
         parts = [(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)) for rows in (train, batches[5])]
     else:
-        _check(files, [md5(f, usedforsecurity=False).hexdigest() for f in files], MD5[name], IDX)
+        _check(files, IDX, MD5[name], md5)
         images = [np.frombuffer(f, dtype=np.uint8, offset=16).reshape(-1, 1, 28, 28) for f in files[::2]]
         labels = [np.frombuffer(f, dtype=np.uint8, offset=8).astype(np.int64) for f in files[1::2]]
         parts = list(zip(images, labels, strict=True))
@@ -143,12 +144,11 @@ def _decode(name: str, files: list[bytes]) -> Dataset:
     return Dataset(name, train_images, train_labels, test_images, test_labels)
 
 
-def _check(files: list[bytes], found: list[str], wanted: tuple[str, ...], names: tuple[str, ...]) -> None:
-    for part, is_, should in zip(names, found, wanted, strict=True):
-        if is_ != should:
-            raise DataMissingError(f"{part} has checksum {is_}, but must have {should}")
-    if len(files) != len(wanted):
-        raise DataMissingError(f"{len(files)} raw files, but there must be {len(wanted)}")
+def _check(files: list[bytes], names: tuple[str, ...], wanted: tuple[str, ...], checksum: Callable[..., Any]) -> None:
+    for part, content, should in zip(names, files, wanted, strict=True):
+        found = checksum(content, usedforsecurity=False).hexdigest()
+        if found != should:
+            raise DataMissingError(f"{part} has checksum {found}, but must have {should}")
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:

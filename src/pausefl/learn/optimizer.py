@@ -98,21 +98,35 @@ class OptimizerMemory:
         self, clients: int, dimension: int, plan: LocalPlan, device: torch.device, shared: bool = False
     ) -> None:
         kept = plan.optimizer.slots if plan.optimizer_state == "keep" else 0
-        self.slots = [torch.zeros(clients, dimension, device=device) for _ in range(kept)]
-        self.steps = torch.zeros(clients, device=device)
+        self._fresh = torch.zeros(plan.optimizer.slots, 1, dimension, device=device)
+        self._slots = [torch.zeros(clients, dimension, device=device) for _ in range(kept)]
+        self._steps = torch.zeros(clients, device=device)
         if shared:
-            for tensor in (*self.slots, self.steps):
+            for tensor in (*self._slots, self._steps):
                 tensor.share_memory_()  # type: ignore[no-untyped-call]
+
+    def of(self, clients: torch.Tensor | slice) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return slots (a row per client) and step counts; zeros if nothing is kept, views of the rows of a slice."""
+        steps = self._steps[clients]
+        if self._slots:
+            return [slot[clients] for slot in self._slots], steps
+        return [slot.repeat(len(steps), 1) for slot in self._fresh], torch.zeros_like(steps)
+
+    def keep(self, clients: torch.Tensor, slots: list[torch.Tensor], steps: torch.Tensor) -> None:
+        """Remember what training made of these rows, if anything is kept."""
+        if self._slots:
+            for slot, trained in zip((*self._slots, self._steps), (*slots, steps), strict=True):
+                slot[clients] = trained
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the rows that are in use."""
-        rows = torch.nonzero(self.steps).flatten()
-        arrays = {"rows": rows.cpu().numpy(), "steps": self.steps[rows].cpu().numpy()}
-        return arrays | {f"slot{i}": slot[rows].cpu().numpy() for i, slot in enumerate(self.slots)}
+        rows = torch.nonzero(self._steps).flatten()
+        arrays = {"rows": rows.cpu().numpy(), "steps": self._steps[rows].cpu().numpy()}
+        return arrays | {f"slot{i}": slot[rows].cpu().numpy() for i, slot in enumerate(self._slots)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what ``state`` returned."""
         rows = torch.from_numpy(np.array(state["rows"]))
-        for tensor, name in ((self.steps, "steps"), *((slot, f"slot{i}") for i, slot in enumerate(self.slots))):
+        for tensor, name in ((self._steps, "steps"), *((slot, f"slot{i}") for i, slot in enumerate(self._slots))):
             tensor.zero_()
             tensor[rows] = torch.from_numpy(np.array(state[name])).to(tensor.device)

@@ -26,7 +26,7 @@ class Desk:
         model: torch.Tensor, updates: torch.Tensor,
     ) -> None:  # fmt: skip
         self._trainer = ClientTrainer(net, data, plan, seed)
-        self._plan, self._memory, self._model, self._updates = plan, memory, model, updates
+        self._memory, self._model, self._updates = memory, model, updates
 
     def do(self, job: Job) -> Any:
         """Carry out one job; training results go into the shared updates."""
@@ -35,11 +35,7 @@ class Desk:
             return self._trainer.score(self._model, place)
         if kind == "accuracy":
             return self._trainer.accuracy(self._model, client)
-        if self._memory.slots:
-            slots, steps = [slot[client] for slot in self._memory.slots], self._memory.steps[client : client + 1]
-        else:
-            slots = [torch.zeros_like(self._model) for _ in range(self._plan.optimizer.slots)]
-            steps = torch.zeros(1, device=self._model.device)
+        slots, steps = self._memory.of(slice(client, client + 1))  # views: training writes into them
         self._updates[place] = self._trainer.train(self._model, client, number, slots, steps)
         return None
 

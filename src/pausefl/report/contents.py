@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pausefl.report.charts.curves import Axes, curve_chart
+from pausefl.report.charts import Axes, curve_chart
 from pausefl.report.series import Row, staggered
 
 NOTHING = "\N{EN DASH}"

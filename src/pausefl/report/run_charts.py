@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from pausefl.report.charts.bars import bar_chart
-from pausefl.report.charts.curves import Axes
+from pausefl.report.charts import Axes, bar_chart
 from pausefl.report.contents import Figure, ReportSection, curve_figure
 from pausefl.report.series import Row, curve, latency_histogram, participation, ranked
 from pausefl.report.summary import Groups

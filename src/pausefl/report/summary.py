@@ -12,7 +12,7 @@ import numpy as np
 
 from pausefl.errors import ConfigError
 from pausefl.report.style import ordered
-from pausefl.runs.comparable import ONE_POLICY, flat
+from pausefl.runs.config import ONE_POLICY, flat
 from pausefl.runs.data import RunData
 
 Groups: TypeAlias = Mapping[str, Sequence[RunData]]

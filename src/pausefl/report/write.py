@@ -1,4 +1,4 @@
-"""A report in files: one HTML page that needs no network, or its charts as images."""
+"""Reports and runs in files: one HTML page that needs no network, its charts as images, TensorBoard events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pausefl import __version__
-from pausefl.errors import ConfigError
-from pausefl.report.charts.base import described, require_charts, save_chart
+from pausefl.errors import ConfigError, MissingExtraError
+from pausefl.report.chart_base import described, require_charts, save_chart
 from pausefl.report.contents import NOTHING, Figure, Report
 from pausefl.report.style import looks
+from pausefl.runs.data import RunData
 
 
 def write_page(report: Report, path: Path) -> Path:
@@ -47,6 +48,19 @@ def write_images(
             written.append(folder / f"{prefix}{name}.{ending}")
             save_chart(chart, written[-1])
     return written
+
+
+def write_events(run: RunData, folder: Path) -> None:
+    """Write accuracy, loss, leakage and clock per round as events into a folder."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise MissingExtraError("events need the 'report' extra; run: pip install 'pausefl[report]'") from None
+    with SummaryWriter(str(folder)) as writer:
+        for record in run.records:
+            for name in ("accuracy", "loss", "max_leakage", "seconds", "latency"):
+                if record.get(name) is not None:
+                    writer.add_scalar(name, record[name], record["round"])
 
 
 def _html(report: Report) -> str:

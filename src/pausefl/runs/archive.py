@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.runs.comparable import ONE_RUN, differences
+from pausefl.runs.config import ONE_RUN, differences
 from pausefl.runs.folder import METRICS, read_run, require_runs, run_folders
 from pausefl.runs.own_code import CODE_FILE
 

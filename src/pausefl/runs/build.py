@@ -53,7 +53,7 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
 def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tuple[Learner, IntArray]:
     """Return who trains, and how many examples each client has; ``most`` clients train in one round."""
     from pausefl.learn.client_data import DataSpec, load_client_data  # torch: only where something is trained
-    from pausefl.learn.learner import learner_for
+    from pausefl.learn.learners import learner_for
     from pausefl.learn.models import build_model, has_batch_norm
     from pausefl.learn.optimizer import LocalPlan, Optimizer
 

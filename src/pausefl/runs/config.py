@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 else:  # for pydantic, which then names the choices in its errors
     ScheduleName = Literal[tuple(SCHEDULES)]
     MechanismName = Literal[tuple(MECHANISMS)]
+
+ONE_RUN = frozenset({"run.rounds", "run.checkpoint_every"})
+"""How far a run goes and how often it is saved does not make it another one."""
+
+ONE_POLICY = ONE_RUN | {"run.seed"}
+"""In what the seeds of one policy may differ."""
+
+ONE_STUDY = ONE_POLICY | {
+    "selection.policy", "selection.steps", "selection.kappa", "selection.options", "privacy.enabled",
+    "run.evaluate_every",
+}  # fmt: skip
+"""In what the policies of a study may differ."""
 
 
 class Data(Section):
@@ -203,3 +215,16 @@ def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Co
             raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
         table[key] = value_of(text.strip())
     return validated(Config, merged)
+
+
+def flat(config: Config, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return a configuration as one mapping from section.key to value."""
+    sections = config.model_dump().items()
+    every = {f"{section}.{key}": value for section, values in sections for key, value in values.items()}
+    return {name: value for name, value in every.items() if name not in without}
+
+
+def differences(one: Config, other: Config, allowed: Set[str]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings in which two configurations differ beyond what is allowed, with both values."""
+    a, b = flat(one, allowed), flat(other, allowed)
+    return {key: (a[key], b[key]) for key in a if a[key] != b[key]}

@@ -29,24 +29,19 @@ class RunData:
     folder: Path | None = field(default=None, compare=False)
 
     def column(self, name: str) -> FloatArray:
-        """Return a number per round; NaN where a round has none."""
-        return np.array([np.nan if r.get(name) is None else r[name] for r in self.records], dtype=np.float64)
+        """Return a number per round, ``terms.NAME`` from the terms of the reward; NaN where a round has none."""
+        inside, _, term = name.rpartition(".")
+        rows = [record.get(inside) or {} for record in self.records] if inside else self.records
+        return np.array([row.get(term) for row in rows], dtype=np.float64)  # None becomes NaN
 
     def smoothed_accuracy(self) -> FloatArray:
         """Return, per round, the mean of the scores of the last ten rounds (or the last score, if it is older)."""
         return _smoothed(self.column("accuracy"))
 
-    def smoothed_term(self, name: str) -> FloatArray:
-        """Return, per round, what a term of the reward contributed to the choice, over the last ten rounds."""
-        values = [(record.get("terms") or {}).get(name) for record in self.records]
-        return _smoothed(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
-
     def series(self, name: str) -> FloatArray:
         """Return a curve as charts show it: ``accuracy`` and ``terms.NAME`` smoothed, other columns as they are."""
-        if name == "accuracy":
-            return self.smoothed_accuracy()
-        section, _, term = name.partition(".")
-        return self.smoothed_term(term) if section == "terms" else self.column(name)
+        values = self.column(name)
+        return _smoothed(values) if name == "accuracy" or name.startswith("terms.") else values
 
     @property
     def settings(self) -> Config:
@@ -99,7 +94,8 @@ class RunData:
 
     def final_accuracy(self) -> float | None:
         """Return the mean score of the last ten rounds."""
-        return _last(self.smoothed_accuracy())
+        last = self.smoothed_accuracy()[-1:]
+        return None if np.isnan(last).all() else float(last[0])
 
     def best_accuracy(self) -> float | None:
         """Return the best single score."""
@@ -122,7 +118,3 @@ def _smoothed(values: FloatArray) -> FloatArray:
     means = np.nansum(windows, axis=1) / np.maximum(counts, 1)
     newest = np.maximum.accumulate(np.where(counts > 0, np.arange(len(values)), -1))
     return np.where(newest < 0, np.nan, means[newest])
-
-
-def _last(values: FloatArray) -> float | None:
-    return None if not len(values) or np.isnan(values[-1]) else float(values[-1])

@@ -42,23 +42,23 @@ def run_folders(folder: Path) -> list[Path]:
 
 def stored_config(folder: Path) -> Config:
     """Return the configuration that a run wrote into its folder: every section is there."""
-    content = read_toml(folder / "config.toml")
-    for section in Config.model_fields:
-        if not isinstance(content.get(section), Mapping):
-            raise ConfigError(f"config.toml lacks [{section}]")
-    selection = content["selection"]
-    if selection.pop("paper_scale", False) and selection.get("policy") == "sa-pause":  # as runs before 1.0 wrote it
-        selection["policy"] = "sa-pause-as-published"
-    return make_config(content)
+    with _damage_told(folder):
+        content = read_toml(folder / "config.toml")
+        for section in Config.model_fields:
+            if not isinstance(content.get(section), Mapping):
+                raise ConfigError(f"config.toml lacks [{section}]")
+        selection = content["selection"]
+        if selection.pop("paper_scale", False) and selection.get("policy") == "sa-pause":  # as runs before 1.0 wrote it
+            selection["policy"] = "sa-pause-as-published"
+        return make_config(content)
 
 
 def read_run(folder: Path) -> RunData:
     """Return one run, finished or not; a last line that a kill cut short is left out."""
-    metrics = _metrics(folder) or _refuse(folder)
+    metrics, config = _metrics(folder) or _refuse(folder), stored_config(folder)
     with _damage_told(folder):
-        summary = folder / "summary.json"  # first of all: a run that ends meanwhile has all its rounds before it
+        summary = folder / "summary.json"  # before the rounds: a run that ends meanwhile has all of them before it
         done = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
-        config = stored_config(folder)
         records = _records(metrics, config)
         if records:
             _check_summary(done, len(records))

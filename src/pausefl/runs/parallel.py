@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pausefl.errors import ConfigError, WorkerError
-from pausefl.runs.comparable import ONE_RUN, differences
-from pausefl.runs.config import Config, SelectionSection
+from pausefl.runs.config import ONE_RUN, Config, SelectionSection, differences
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import last_record
 from pausefl.runs.own_code import require_same_code

@@ -12,8 +12,7 @@ from typing import Any
 from pausefl import __version__
 from pausefl.errors import ConfigError
 from pausefl.runs.build import build
-from pausefl.runs.comparable import ONE_RUN, differences
-from pausefl.runs.config import Config
+from pausefl.runs.config import ONE_RUN, Config, differences
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import METRICS, read_records, read_run, stored_config
 from pausefl.runs.own_code import require_same_code, write_code

@@ -33,10 +33,9 @@ def build_policy(config: Config, latency: LatencyModel) -> Policy:
     if is_own(selection):
         try_policy(config)
         return _own_policy(selection)
-    if selection.policy == Fastest.name:
-        check_options(Fastest.name, (), selection.options)
-        return Fastest(latency.expected())
     check_options(selection.policy, _named_options(selection.policy), selection.options)
+    if selection.policy == Fastest.name:
+        return Fastest(latency.expected())
     return POLICIES[selection.policy](**_keys(selection), **selection.options)
 
 
@@ -49,7 +48,7 @@ def own_options(selection: SelectionSection) -> dict[str, Any]:
     """Return those of the options that are this policy's; a class of the user's own may take any."""
     if is_own(selection):
         return dict(selection.options)
-    known = [] if selection.policy == Fastest.name else _named_options(selection.policy)
+    known = _named_options(selection.policy)
     return {name: value for name, value in selection.options.items() if name in known}
 
 
@@ -82,6 +81,8 @@ def try_policy(config: Config) -> None:
 
 def _named_options(name: str) -> list[str]:
     """Return what may stand in ``[selection.options]``; the annealers' steps and kappa are keys of their own."""
+    if name == Fastest.name:
+        return []  # the latencies that it takes are the network's
     policy_by_name(name)  # refuses a name that is not known
     top = ("steps", "kappa") if name in _ANNEALERS else ()
     return [option for option in option_names(POLICIES[name]) or [] if option not in top]

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from pausefl.errors import ConfigError
-from pausefl.runs.comparable import require_one_study
+from pausefl.runs.config import ONE_POLICY, ONE_STUDY, differences
 from pausefl.runs.data import SMOOTH, RunData
 from pausefl.runs.folder import METRICS, read_run, run_folders
 from pausefl.studies.measured import Measurement
@@ -73,8 +73,21 @@ def gather(folder: Path) -> Evidence:
     if not runs and not tables:
         raise ConfigError(f"{folder} holds no finished study; name a folder with a folder per study, as in results/")
     for study, policies in runs.items():
-        require_one_study(study, [run for seeds in policies.values() for run in seeds.values()])
+        _require_one_study(study, [run for seeds in policies.values() for run in seeds.values()])
     return Evidence(runs, tables, unfinished)
+
+
+def _require_one_study(study: str, runs: Sequence[RunData]) -> None:
+    """Refuse runs that cannot be compared: policies of other studies, or seeds of one policy with other settings."""
+    first: dict[str, RunData] = {}
+    for run in runs:
+        same = first.setdefault(run.name, run)
+        for other, allowed in ((same, ONE_POLICY), (runs[0], ONE_STUDY)):
+            for key, (here, there) in differences(run.settings, other.settings, allowed).items():
+                raise ConfigError(
+                    f"{study}: {run.name} has {key} = {here}, but {other.name} {there}; only runs that differ in "
+                    "policy and seed can be compared"
+                )
 
 
 Axis: TypeAlias = Literal["round", "seconds"]

@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from pausefl.errors import InvalidValueError
 from pausefl.report.contents import Report
 from pausefl.runs.data import RunData
 from pausefl.runs.parallel import Task
@@ -23,14 +22,6 @@ Progress: TypeAlias = Callable[[float], None]
 """Called with the share that is done, from 0 to 1."""
 
 _SMALLER = {"full": "", "half": " (half scale)", "smoke": " (smoke scale: a trial in small)"}
-
-
-def scale_named(text: str) -> Scale:
-    """Return a scale by its name."""
-    for scale in get_args(Scale):
-        if text == scale:
-            return scale  # type: ignore[no-any-return]
-    raise InvalidValueError(f"--scale is {text!r}, but must be full, half or smoke; choose one")
 
 
 class About(Section):

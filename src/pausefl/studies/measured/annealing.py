@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pausefl.privacy import Geometric
-from pausefl.report.charts.curves import Axes
+from pausefl.report.charts import Axes
 from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.rng import stream

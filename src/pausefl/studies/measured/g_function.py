@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from pausefl.report.charts.curves import Axes
+from pausefl.report.charts import Axes
 from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.rewards.terms import underuse

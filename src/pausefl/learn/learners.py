@@ -1,25 +1,39 @@
-"""The learner for small dense networks: all picked clients at once."""
+"""The learners of a run: small dense networks train all picked clients at once, any other one client at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.client_trainer import flat_parameters
-from pausefl.learn.dense_network import DenseShape, gradient, logits, packed
+from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
+from pausefl.learn.dense_network import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.torch_import import functional, nn, torch
-from pausefl.sim.learner import Scores, Vector
+from pausefl.learn.workers import Desk, Job, Workers
+from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.types import IntArray
 
 _BLOCK = 2500
 _SCORED = 20_000
 """Images scored at once: enough to leave the interpreter alone for long, few enough for any memory."""
+
+
+def learner_for(net: nn.Module, data: ClientData, plan: LocalPlan, *, seed: int, most: int, jobs: int = 1) -> Learner:
+    """Return a learner: all clients at once if the network is dense, else one by one in ``jobs`` processes.
+
+    ``most`` is the largest number of clients that train in one round.
+    """
+    torch.set_num_threads(1)  # more processes help on small machines, more threads do not
+    shape = dense_shape(net)
+    if shape is not None:
+        return DenseLearner(net, shape, data, plan, seed)
+    return ModuleLearner(net, data, plan, seed, most, jobs)
 
 
 class DenseLearner:
@@ -48,18 +62,13 @@ class DenseLearner:
         start = self._parameters(model)
         parameters = start.repeat(len(order), 1)
         grad = torch.empty_like(parameters)
-        keep = bool(self._memory.slots)
-        slots = [slot[rows] for slot in self._memory.slots] if keep else self._fresh(parameters)
-        steps = self._memory.steps[rows] if keep else torch.zeros(len(order), device=self._device)
+        slots, steps = self._memory.of(rows)
         for step, live in enumerate(active):
             images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, self._plan.batch, -1)
             labels = self._data.train_labels[index[:live, step]]
             gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
             self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
-        if keep:
-            for slot, trained in zip(self._memory.slots, slots, strict=True):
-                slot[rows] = trained
-            self._memory.steps[rows] = steps
+        self._memory.keep(rows, slots, steps)
         updates = np.empty((len(order), self._shape.dimension), dtype=np.float32)
         updates[order] = parameters.sub_(start).cpu().numpy()
         return updates
@@ -105,9 +114,6 @@ class DenseLearner:
     def _parameters(self, model: Vector) -> torch.Tensor:
         return torch.from_numpy(model).to(self._device)
 
-    def _fresh(self, like: torch.Tensor) -> list[torch.Tensor]:
-        return [torch.zeros_like(like) for _ in range(self._plan.optimizer.slots)]
-
     def _batches(self, members: IntArray, number: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
         """Return image numbers and sample weights (clients x steps x batch), and how many clients train at each."""
         tables = [self._plan.batches(len(self._data.parts[k]), self._seed, number, k) for k in members.tolist()]
@@ -120,3 +126,81 @@ class DenseLearner:
             weight[i, : len(table)] = used / used.sum(axis=1, keepdims=True)
         active = [sum(len(table) > step for table in tables) for step in range(steps)]
         return torch.from_numpy(index).to(self._device), torch.from_numpy(weight).to(self._device), active
+
+
+class ModuleLearner:
+    """Trains any ``torch.nn.Module``; images in channels-last layout, one thread per process."""
+
+    def __init__(self, net: nn.Module, data: ClientData, plan: LocalPlan, seed: int, most: int, jobs: int = 1) -> None:
+        self._data, self._plan = data, plan
+        dimension = sum(p.numel() for p in net.parameters() if p.requires_grad)
+        device = data.train_images.device
+        shared = jobs > 1
+        self._memory = OptimizerMemory(len(data.parts), dimension, plan, device, shared)
+        self._model = torch.zeros(dimension, device=device)
+        self._updates = torch.zeros(most, dimension, device=device)
+        if shared:
+            images = data.train_images, data.train_labels, data.test_images, data.test_labels
+            for tensor in (self._model, self._updates, *images):
+                tensor.share_memory_()  # type: ignore[no-untyped-call]
+        self._start: Vector = flat_parameters(net).cpu().numpy()
+        self._workers = Workers(jobs, partial(Desk, net, data, plan, seed, self._memory, self._model, self._updates))
+
+    def initial(self) -> Vector:
+        """Return the network's fresh parameters."""
+        return self._start.copy()
+
+    def train(self, model: Vector, members: IntArray, number: int) -> Vector:
+        """Return one row per member: what local training added."""
+        self._model.copy_(torch.from_numpy(model))
+        self._workers.run(self._training(members, number))
+        return self._trained(len(members))
+
+    def announce(self, model: Vector) -> None:
+        """The processes score between clients, not before."""
+
+    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
+        """Train, and score the model in small pieces on whichever process runs out of clients first."""
+        self._model.copy_(torch.from_numpy(model))
+        answers = self._workers.run([*self._training(members, number), *self._scoring()])
+        scores: Future[Scores] = Future()
+        scores.set_result(self._scores(answers[len(members) :]))
+        return self._trained(len(members)), scores
+
+    def evaluate(self, model: Vector) -> Scores:
+        """Score a model on the test set."""
+        self._model.copy_(torch.from_numpy(model))
+        return self._scores(self._workers.run(self._scoring()))
+
+    def _training(self, members: IntArray, number: int) -> list[Job]:
+        # The longest first: the processes end at about the same time.
+        order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
+        return [("train", place, int(members[place]), number) for place in order.tolist()]
+
+    def _trained(self, count: int) -> Vector:
+        updates: Vector = self._updates[:count].cpu().numpy().copy()
+        return updates
+
+    def _scoring(self) -> list[Job]:
+        return [("score", chunk, 0, 0) for chunk in range(-(-len(self._data.test_labels) // EVALUATION_BATCH))]
+
+    def _scores(self, parts: list[Any]) -> Scores:
+        count = len(self._data.test_labels)
+        return Scores(100.0 * sum(hits for hits, _ in parts) / count, sum(loss for _, loss in parts) / count)
+
+    def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
+        """Return a model's accuracy (percent) on each client's own data."""
+        self._model.copy_(torch.from_numpy(model))
+        return np.array(self._workers.run([("accuracy", 0, client, 0) for client in range(len(self._data.parts))]))
+
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the clients' optimiser states."""
+        return self._memory.state()
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over the clients' optimiser states."""
+        self._memory.restore(state)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._workers.close()

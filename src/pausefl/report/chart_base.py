@@ -1,4 +1,4 @@
-"""What every chart shares: type, axes, the look of policies, and data as compact text."""
+"""What every chart shares: fonts, axes, the look of policies, data as compact text, and the files it is saved in."""
 
 from __future__ import annotations
 
