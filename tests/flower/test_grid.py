@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flwr.app import Error, Message, RecordDict
 
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError
+from pausefl.errors import NotEnoughClientsError, OutOfOrderError
 from pausefl.flower.server.grid import ChosenGrid, TimedGrid
 from pausefl.flower.testing import MemoryGrid
 
@@ -15,7 +15,7 @@ def test_replies_are_stamped_one_by_one(tools):
     grid = tools.timed({1: tools.after(clock, 0.0), 2: tools.after(clock, 0.55), 3: tools.after(clock, 1.95)}, clock)
     exchange = grid.exchange(tools.train(1, 2, 3), timeout=10.0)
     assert exchange.seconds == pytest.approx({1: 1e-9, 2: 0.6, 3: 2.0})
-    assert set(exchange.by_node()) == {1, 2, 3}
+    assert set(exchange.by_node) == {1, 2, 3}
 
 
 def test_the_late_are_left_out_and_nobody_waits_longer(tools):
@@ -37,14 +37,13 @@ def test_an_error_of_the_superlink_is_put_down_to_the_node_that_was_asked(tools)
     exchange = tools.timed({7: tools.after(clock, 0.3, lost), 8: tools.after(clock, 0.0)}, clock).exchange(
         tools.train(7, 8), timeout=5.0
     )
-    assert exchange.by_node()[7].has_error()
-    assert not exchange.by_node()[8].has_error()
+    assert exchange.by_node[7].has_error()
+    assert not exchange.by_node[8].has_error()
 
 
 def test_a_message_that_was_not_accepted_is_not_waited_for(tools):
     clock = tools.Clock()
     exchange = tools.timed({1: tools.after(clock, 0.2)}, clock).exchange(tools.train(99, 1), timeout=None)
-    assert exchange.sent == (99, 1)
     assert list(exchange.seconds) == [1]
 
 
@@ -69,11 +68,6 @@ def test_replies_to_nobodys_question_are_ignored(tools):
     clock = tools.Clock()
     grid = TimedGrid(Chatty({1: tools.after(clock, 0.0)}), clock=clock, sleep=clock.sleep)
     assert len(grid.exchange(tools.train(1), timeout=1.0).replies) == 1
-
-
-def test_polling_without_a_pause_is_refused():
-    with pytest.raises(InvalidValueError, match="poll is 0"):
-        TimedGrid(MemoryGrid({}), poll=0)
 
 
 def test_an_inner_strategy_sees_the_chosen_and_sends_nothing_itself(tools):

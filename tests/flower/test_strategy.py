@@ -89,7 +89,7 @@ def test_an_inner_strategy_that_would_wait_for_ever_is_refused_up_front(inside, 
 
 @pytest.mark.parametrize(
     "more", [{"fewer": "none"}, {"wait": -1}, {"latency": "guess"}, {"latency": FlooredNormal(np.ones(3), 0.1, 0.1)},
-             {"epsilon": 0.0}, {"clip": float("nan")}, {"names": "face"}],
+             {"epsilon": 0.0}, {"clip": float("nan")}, {"names": "face"}, {"poll": 0}],
 )  # fmt: skip
 def test_bad_options_are_refused(more, start, tools):
     with pytest.raises(InvalidValueError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pausefl.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from pausefl.flower.client.private_update import PrivateUpdate
+    from pausefl.flower.client import PrivateUpdate
     from pausefl.flower.server.checkpoint import Checkpoint
     from pausefl.flower.server.strategy import PauseStrategy
 
@@ -17,7 +17,7 @@ __all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate"]
 _HOMES = {
     "Checkpoint": "pausefl.flower.server.checkpoint",
     "PauseStrategy": "pausefl.flower.server.strategy",
-    "PrivateUpdate": "pausefl.flower.client.private_update",
+    "PrivateUpdate": "pausefl.flower.client",
 }
 
 

@@ -7,7 +7,7 @@ from itertools import compress
 
 import numpy as np
 
-from pausefl.errors import NotEnoughClientsError, OutOfOrderError
+from pausefl.errors import NotEnoughClientsError
 from pausefl.flower.server.grid import TimedGrid
 from pausefl.flower.server.node_names import Names, NodeNames
 from pausefl.flower.server.training_run import RunState
@@ -16,30 +16,23 @@ from pausefl.types import ClientId, Seconds
 
 
 class AvailableClients:
-    """The candidates of each round.
+    """The candidates of each round of one run.
 
     ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
     ``here`` are the clients found last, with their nodes.  Whose budget is gone, by their own word or by what they
     answered, is noted in the run's state.
     """
 
-    def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds) -> None:
-        self._selector, self._names, self._least, self._wait = selector, names, least, wait
-        self._nodes: NodeNames | None = None
-        self._state = RunState()
+    def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds, state: RunState) -> None:
+        self._selector, self._least, self._wait, self._state = selector, least, wait, state
+        self._nodes = NodeNames(self._clients(), names, state.name)
         self.here: dict[ClientId, int] = {}
-
-    def open(self, state: RunState) -> None:
-        """Begin a run: nobody is known yet."""
-        self._nodes, self._state = NodeNames(self._clients(), self._names, state.name), state
 
     def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
         """Return who is there and has budget left, as far as is known; nobody if the run is over.
 
         Too few nodes are an error: more may be started.  Too few budgets are the end, which nothing can change.
         """
-        if self._nodes is None:
-            raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
         self._nodes.know(self._clients())
         found = self._nodes.present(
             grid, self._selector.per_round, self._wait, least=self._least, without=self._state.exhausted
@@ -75,8 +68,7 @@ class AvailableClients:
 
     def doubt(self, clients: Iterable[ClientId]) -> None:
         """Let these say hello again before they are candidates."""
-        if self._nodes is not None:
-            self._nodes.doubt(clients)
+        self._nodes.doubt(clients)
 
     def over(self) -> str | None:
         """Say why no round can be played any more, for want of budget; None while one can."""

@@ -125,11 +125,10 @@ def _like(values: Tensor, model: Tensor) -> Tensor:
     # A mean of counters, say: the nearest whole number there is, and the model's own where there is none.
     low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     wide = np.rint(np.asarray(values, dtype=np.float64))
-    inside = (wide > low) & (wide < high)  # float(high) may lie beyond high, but nothing below it does
-    whole = np.where(inside, wide, 0.0).astype(kind)
-    whole = np.where(wide <= low, np.array(low, dtype=kind), whole)
-    whole = np.where(wide >= high, np.array(high, dtype=kind), whole)
-    return np.where(np.isnan(wide), model, whole)
+    with np.errstate(invalid="ignore"):
+        whole = wide.astype(kind)  # right wherever none of the conditions below holds
+    ends = [np.array(end, dtype=kind) for end in (low, high)]
+    return np.select([np.isnan(wide), wide <= low, wide >= high], [model, *ends], whole)
 
 
 def _parts(inner: Strategy) -> list[Strategy]:

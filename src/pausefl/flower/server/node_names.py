@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from logging import INFO, WARNING
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
-from pausefl.errors import require
 from pausefl.flower.protocol import RECORD, Note, request_record
 from pausefl.flower.server.grid import TimedGrid
 from pausefl.owner.request_and_reply import TrainingRequest
@@ -46,11 +45,6 @@ class Present:
     releases: Mapping[ClientId, int]
 
 
-def check_names(names: Names) -> None:
-    """Refuse a way to recognise nodes that is not known."""
-    require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
-
-
 @dataclass(slots=True)
 class _Outsider:
     """A node that is no candidate: how often it failed, what it said, and in which round it is asked again."""
@@ -71,7 +65,6 @@ class NodeNames:
     """
 
     def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
-        check_names(names)
         self._names, self._run = names, run
         self._by_name: dict[str, ClientId] = {}
         self.know(clients)
@@ -102,7 +95,7 @@ class NodeNames:
         start, tried, found = grid.now(), set[int](), enough
         self._round += 1
         while True:
-            nodes = {node.node_id: node for node in grid.get_nodes()}
+            nodes = {node.node_id: node for node in grid.grid.get_nodes()}
             self._outside = {node: one for node, one in self._outside.items() if node in nodes}
             self._asked = {number: node for number, node in self._asked.items() if node in nodes}
             self._meet(grid, nodes, tried, needy=found < enough)
@@ -139,7 +132,7 @@ class NodeNames:
         tried.update(new)
         hello = request_record(TrainingRequest(self._run, 0), hello=True)
         self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
-        for message in grid.pull_messages(list(self._asked)) if self._asked else ():
+        for message in grid.grid.pull_messages(list(self._asked)) if self._asked else ():
             number = message.metadata.reply_to_message_id
             if number not in self._asked:
                 continue

@@ -67,7 +67,7 @@ def judge(
     A reply without the model's tensors, finite, and a ``weight`` above 0 is unsound.  ``by_note``: clients are known by
     the name in their notes, so that a note with another name is not theirs.
     """
-    replies, tensors = exchange.by_node(), tensors_of(model)
+    replies, tensors = exchange.by_node, tensors_of(model)
     return [
         _silent(client, node, reply)
         if (reply := replies.get(node)) is None or reply.has_error()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from uuid import uuid4
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -22,9 +23,9 @@ from pausefl.errors import InvalidValueError, OutOfOrderError, is_finite, requir
 from pausefl.flower.protocol import RECORD, request_record
 from pausefl.flower.server.available_clients import AvailableClients
 from pausefl.flower.server.checkpoint import Checkpoints
-from pausefl.flower.server.grid import ChosenGrid, Exchange, TimedGrid, check_poll
+from pausefl.flower.server.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
-from pausefl.flower.server.node_names import Names, check_names
+from pausefl.flower.server.node_names import Names
 from pausefl.flower.server.replies import (
     Latency,
     Verdict,
@@ -81,15 +82,18 @@ class PauseStrategy(Strategy):
         require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
         require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
         check_latency(latency, len(selector.cohort))
-        check_names(names)
-        check_poll(poll)
+        require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
+        require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
         least = least_round(inner, selector.per_round)
         self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
         self._fewer, self._poll, self._seed = fewer, poll, seed
-        self._available = AvailableClients(selector, names, selector.per_round if fewer == "error" else least, wait)
+        needed = selector.per_round if fewer == "error" else least
+        self._candidates = partial(AvailableClients, selector, names, needed, wait)
         self._checkpoints = Checkpoints(None if checkpoint is None else Path(checkpoint), selector, inner)
         self._wish = TrainingRequest("wish", 0, epsilon=epsilon, clip=clip)
         self._state = RunState()
+        self._available = self._candidates(self._state)
+        self._timed: TimedGrid | None = None
         self._repeated: int | None = None
         self._chosen: dict[int, ClientId] = {}
         self._key = "arrays"
@@ -120,10 +124,10 @@ class PauseStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose the nodes, and let the inner strategy write their messages."""
-        if not isinstance(grid, TimedGrid):
+        if self._timed is None or self._timed.grid is not grid:
             raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
         check_latency(self._latency, len(self._selector.cohort))  # clients may have joined
-        ready = self._available.ready(grid, server_round)
+        ready = self._available.ready(self._timed, server_round)
         if not ready:
             return []
         chosen = self._selector.select(ready, allow_fewer=self._fewer == "smaller")
@@ -204,11 +208,11 @@ class PauseStrategy(Strategy):
     ) -> Result:
         """Play up to ``num_rounds`` rounds, from the checkpoint if there is one; return Flower's result."""
         plan = Plan(num_rounds, timeout, train_config or ConfigRecord(), evaluate_config or ConfigRecord(), evaluate_fn)
-        timed = TimedGrid(grid, poll=self._poll)
+        self._timed = TimedGrid(grid, poll=self._poll)
         with self._checkpoints.held():
             self._begin(grid, initial_arrays)
             self.summary()
-            return play(self, timed, self._state, plan)
+            return play(self, self._timed, self._state, plan)
 
     def exchange(self, grid: TimedGrid, messages: Iterable[Message], timeout: Seconds) -> Iterable[Message]:
         """Send a round's messages and time the replies."""
@@ -231,8 +235,7 @@ class PauseStrategy(Strategy):
             name, before = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}", self._state
             found = RunState(name, 0, Result(arrays=initial), before.history, before.exhausted)
             self._checkpoints.save(found)  # the run keeps its name even if it dies in its first round
-        self._state = found
-        self._available.open(found)
+        self._state, self._available = found, self._candidates(found)
 
     def _seconds(self, number: int, sound: list[Verdict]) -> dict[ClientId, Seconds]:
         measured = {one.client: one.seconds for one in sound}

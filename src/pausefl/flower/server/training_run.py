@@ -128,7 +128,7 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
         number = state.rounds + 1
         log(INFO, "")
         log(INFO, "[ROUND %s/%s]", number, plan.rounds)
-        messages = list(strategy.configure_train(number, state.model, plan.train_config, grid))
+        messages = list(strategy.configure_train(number, state.model, plan.train_config, grid.grid))
         if not messages and strategy.over() is not None:
             break  # as the clients said when they were asked who they are
         replies = strategy.exchange(grid, _expiring(messages, plan), plan.timeout)
@@ -137,9 +137,9 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
             result.arrays = arrays
         if metrics is not None:
             result.train_metrics_clientapp[number] = metrics
-        asked = list(strategy.configure_evaluate(number, state.model, plan.evaluate_config, grid))
+        asked = list(strategy.configure_evaluate(number, state.model, plan.evaluate_config, grid.grid))
         if asked:
-            answered = grid.send_and_receive(_expiring(asked, plan), timeout=plan.timeout)
+            answered = grid.exchange(_expiring(asked, plan), plan.timeout).replies
             metrics = strategy.aggregate_evaluate(number, answered)
             if metrics is not None:
                 result.evaluate_metrics_clientapp[number] = metrics

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate
-from pausefl.flower.client.private_update import find_owner
+from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.privacy import FixedHorizon, SqliteLedger
 from pausefl.privacy.mechanisms import noise
@@ -497,7 +497,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.supercore.task_identity import TaskIdentity
 from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate
-from pausefl.flower.client.private_update import find_owner
+from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Refusal
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 folder = Path(sys.argv[1])
