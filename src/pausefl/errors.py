@@ -75,8 +75,11 @@ class MissingExtraError(PauseError, ImportError):
 
 
 def is_finite(value: object) -> bool:
-    """Whether a value is a finite real number; a string or a truth value is none."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value is a finite real number that a float can hold; a string or a truth value is none."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # 10**400
+        return False
 
 
 def require(condition: bool, name: str, value: object, bound: str, remedy: str) -> None:

@@ -91,8 +91,8 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path, old, new, said):
 
 def test_a_smaller_clip_is_taken_and_a_larger_one_is_not(tmp_path):
     owner = read(tmp_path, GOOD)
-    assert owner.stricter(0.1) == Laplace(unit="coordinate", width=0.1)
-    assert owner.stricter(None) is owner.stricter(7.0) is owner.mechanism
+    assert owner.mechanism.stricter(0.1) == Laplace(unit="coordinate", width=0.1)
+    assert owner.mechanism.stricter(None) is owner.mechanism.stricter(7.0) is owner.mechanism
     cut = GOOD.index("[mechanism]")
     unit = read(tmp_path, GOOD[:cut] + '[mechanism]\nkind = "privunit"\nl2 = 2.0\nnorm = "private"\n')
-    assert unit.stricter(0.5) == PrivUnit(l2=0.5, norm="private")
+    assert unit.mechanism.stricter(0.5) == PrivUnit(l2=0.5, norm="private")

@@ -264,8 +264,8 @@ def test_the_secure_source_checks_the_privacy_map(monkeypatch):
     """OpenDP's own map, rounding included, must not exceed the claim: with too little noise nothing is released."""
     from pausefl.privacy.mechanisms import noise
 
-    honest = noise._laplace
-    monkeypatch.setattr(noise, "_laplace", lambda size, scale, grid: honest(size, scale * 0.999, grid))
+    honest = noise._sampler
+    monkeypatch.setattr(noise, "_sampler", lambda kind, size, scale, grid: honest(kind, size, scale * 0.999, grid))
     with pytest.raises(InvalidValueError, match="privacy loss"):
         Laplace(unit="update", l1=1.0).release(np.ones(3), 1.0, SecureNoise())
 

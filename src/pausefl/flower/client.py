@@ -16,7 +16,7 @@ from pausefl.errors import ConfigError, PauseError, require
 from pausefl.flower.protocol import METRICS, RECORD, Note, Refusal, arrays_in, read_request, record_of
 from pausefl.owner.gate import Gate, Numbers
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.request_and_reply import Refused
+from pausefl.owner.request_and_reply import Refused, refusing
 from pausefl.privacy.mechanisms.layers import Tensor
 
 _VARIABLE = "PAUSEFL_OWNER"
@@ -56,24 +56,20 @@ class PrivateUpdate:
         return Message(content, reply_to=msg)
 
     def _answer(self, msg: Message, context: Context, app: App) -> RecordDict:
-        try:
+        with refusing("unready", PauseError):
             owner = read_owner(find_owner(context.node_config, self._owner), context.node_config)
-        except PauseError as error:
-            raise Refused("unready", str(error)) from error
         gate = Gate(owner)
         kind = msg.metadata.message_type.partition(".")[0]
         if kind != "train":
             numbers = gate.measure(kind, lambda: _numbers(_asked(app, msg, context)))
             return RecordDict({METRICS: MetricRecord(dict(numbers))})
-        try:
+        # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
+        with refusing("bad-request", Exception):
             request, hello = read_request(msg)
             if hello:
                 return RecordDict({RECORD: Note(owner.name, gate.releases).record()})
             key, model = arrays_in(msg.content)
             require(key not in (RECORD, METRICS), "array record", key, "another name", "call it 'arrays'")
-        except Exception as error:
-            # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
-            raise Refused("bad-request", str(error)) from error
 
         def train() -> tuple[dict[str, Tensor], Numbers]:
             answer = _asked(app, msg, context)

@@ -15,10 +15,10 @@ import numpy as np
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, ConfigError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import ReplyStore
-from pausefl.owner.model_update import check_model, difference, digest, no_difference, released
+from pausefl.owner.model_update import check_model, difference, digest, released
 from pausefl.owner.owner_file import Owner
-from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest
-from pausefl.privacy import Layers, Mechanism, SecureNoise, SqliteLedger
+from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
+from pausefl.privacy import Layers, SecureNoise, SqliteLedger
 from pausefl.privacy.mechanisms.layers import Tensor
 
 Numbers: TypeAlias = Mapping[str, object]
@@ -44,13 +44,10 @@ class Gate:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._store = ReplyStore(owner.ledger.with_name(f"{owner.ledger.name}-replies"), owner.keep)
-        try:
-            self._open()
-        except PauseError as error:
-            raise Refused("unready", str(error)) from error
+        with refusing("unready", PauseError):
+            self._open(owner)
 
-    def _open(self) -> None:
-        owner = self._owner
+    def _open(self, owner: Owner) -> None:
         if self._store and not owner.ledger.exists():
             raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
         newest = self._store.newest(owner.name)  # before the ledger is read: another process may be at work
@@ -74,21 +71,19 @@ class Gate:
     def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         """Charge, train and release; or return once more what left for this request."""
         owner, noise = self._owner, SecureNoise()
-        try:
+        with refusing("bad-request", Exception):
             layers = Layers.of(model, batch_norm=owner.batch_norm)
             check_model(model, layers)
-            mechanism = owner.stricter(request.clip)
-            _check_epsilon(request.epsilon, mechanism)
+            mechanism = owner.mechanism.stricter(request.clip)
+            wish, least = request.epsilon, mechanism.least_epsilon
+            fine = wish is None or wish >= least
+            require(fine, "epsilon", wish, f"at least {least:g} for {mechanism.name}", "ask for less noise")
             require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
             # A copy: training may write into the tensors it was given.
             model = {name: np.array(tensor) for name, tensor in model.items()}
             asked = digest(model)
-        except Exception as error:
-            raise Refused("bad-request", str(error)) from error
-        try:
+        with refusing("unready", OSError):
             self._store.prepare()
-        except OSError as error:
-            raise Refused("unready", str(error)) from error
         try:
             # On zeros: a noise source that cannot be used shows before it costs any budget.
             mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
@@ -97,7 +92,9 @@ class Gate:
             kept = self._store.load(owner.name, request.release, asked)
             if kept is None:
                 raise Refused("repeated", str(error), self.releases) from error
-            return self._allowed_now(kept)
+            # Under today's list, and with today's count of releases.
+            told = kept.seconds if SECONDS in owner.allow else None
+            return replace(kept, numbers=self._allowed(kept.numbers), releases=self.releases, seconds=told)
         except BudgetExceededError as error:
             raise Refused("exhausted", str(error), self.releases) from error
         except PauseError as error:
@@ -105,15 +102,14 @@ class Gate:
         start = time.monotonic()
         update, numbers = self._trained(train, model, layers)
         seconds = time.monotonic() - start
-        try:
-            epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
+        # Errors here, a full disk say, do not depend on the data.
+        with refusing("failed", Exception, releases=charge.play):
+            epsilon = min(charge.epsilon, wish or charge.epsilon)
             arrays = released(model, update, layers, mechanism, epsilon, noise)
             # Two digits, so that the number itself does not tell more of the data than the time that the server sees.
             told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in owner.allow else None
             reply = Reply(arrays, numbers, charge.play, told)
             self._store.store(owner.name, request.release, asked, reply)
-        except Exception as error:  # a full disk, say: nothing that depends on the data
-            raise Refused("failed", str(error), charge.play) from error
         return reply
 
     def measure(self, kind: str, ask: Callable[[], Numbers]) -> dict[str, int | float]:
@@ -140,7 +136,7 @@ class Gate:
             raise
         except BaseException as error:
             _log.error("pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
-            return no_difference(model, layers), {WEIGHT: 1}
+            return difference(model, model, layers), {WEIGHT: 1}
         return update, numbers
 
     def _allowed(self, numbers: Numbers) -> dict[str, int | float]:
@@ -151,14 +147,3 @@ class Gate:
             if name in self._owner.allow and name != SECONDS and isinstance(value, (int, float)) and is_finite(value)
         }
         return {WEIGHT: 1, **allowed}
-
-    def _allowed_now(self, kept: Reply) -> Reply:
-        """Return a kept reply under today's list, with today's count of releases."""
-        seconds = kept.seconds if SECONDS in self._owner.allow else None
-        return replace(kept, numbers=self._allowed(kept.numbers), releases=self.releases, seconds=seconds)
-
-
-def _check_epsilon(wish: float | None, mechanism: Mechanism) -> None:
-    if wish is not None:
-        least = mechanism.least_epsilon
-        require(wish >= least, "epsilon", wish, f"at least {least:g} for {mechanism.name}", "ask for less noise")

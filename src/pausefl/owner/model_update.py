@@ -48,11 +48,6 @@ def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layer
     return update
 
 
-def no_difference(model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
-    """Return what a training that changed nothing would give."""
-    return {name: np.zeros(model[name].shape) for name in layers.released()}
-
-
 def released(
     model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers,
     mechanism: Mechanism, epsilon: Epsilon, noise: Noise,

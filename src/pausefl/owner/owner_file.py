@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
@@ -16,8 +16,6 @@ from pausefl.privacy.mechanisms.layers import BatchNorm
 from pausefl.system.settings import Section, validated
 from pausefl.system.toml import read_toml
 
-_CLIPS = ("width", "l1", "l2")
-"""The fields that mechanisms keep their clip in."""
 _REMEDY = "change it"
 
 
@@ -40,14 +38,6 @@ class Owner:
     messages: frozenset[str] = frozenset()
     keep: int = 2
     many: bool = False
-
-    def stricter(self, clip: float | None) -> Mechanism:
-        """Return the mechanism, with the server's clip where that is the smaller one."""
-        values: Any = self.mechanism
-        field = next(name for name in _CLIPS if getattr(values, name, None) is not None)
-        if clip is None or clip >= getattr(values, field):
-            return self.mechanism
-        return cast(Mechanism, replace(values, **{field: clip}))
 
 
 class _Replies(Section):

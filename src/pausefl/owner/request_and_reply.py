@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -40,6 +41,15 @@ class Refused(PauseError):  # noqa: N818 - an answer, not a defect
     def __init__(self, reason: Reason, detail: str, releases: int | None = None) -> None:
         super().__init__(detail)
         self.reason, self.releases = reason, releases
+
+
+@contextmanager
+def refusing(reason: Reason, *errors: type[Exception], releases: int | None = None) -> Iterator[None]:
+    """Turn these errors, raised inside, into a refusal for this reason."""
+    try:
+        yield
+    except errors as error:
+        raise Refused(reason, str(error), releases) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -38,12 +38,9 @@ class Event:
     def __post_init__(self) -> None:
         fine = math.isfinite(self.epsilon) and self.epsilon > 0.0
         require(fine, "epsilon", self.epsilon, "a finite number above 0", "list only what was released")
-        require(
-            self.kind in ("laplace", "gaussian", "pure"), "kind", self.kind, "laplace, gaussian or pure", "choose one"
-        )
-        require(
-            (self.delta > 0.0) == (self.kind == "gaussian"), "delta", self.delta, "above 0 for gaussian only", "fix it"
-        )
+        require(self.kind in get_args(Kind), "kind", self.kind, "laplace, gaussian or pure", "choose one")
+        fine = (self.delta > 0.0) == (self.kind == "gaussian")
+        require(fine, "delta", self.delta, "above 0 for gaussian only", "fix it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +116,10 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6, unit: Unit = "updat
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:
     """Read a ledger's rows as events, or None if a row's mechanism is not known: then there is no tight bound."""
-    kinds: dict[str, Kind] = {"laplace": "laplace", "gaussian": "gaussian", "pure": "pure"}
     found = list(charges)
-    if any(charge.loss not in kinds for charge in found):
+    if any(charge.loss not in get_args(Kind) for charge in found):
         return None
-    return [Event(charge.epsilon, kinds[charge.loss], charge.delta) for charge in found]
+    return [Event(charge.epsilon, cast(Kind, charge.loss), charge.delta) for charge in found]
 
 
 def _tight(events: Sequence[Event], delta: float, total: Epsilon) -> Epsilon:

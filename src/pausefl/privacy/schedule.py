@@ -221,14 +221,6 @@ def _spelled(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def _number(value: object) -> float:
-    """Return a finite number as a plain float, and NaN for whatever is none: text, a truth value, 10**400."""
-    try:
-        return float(value) if is_finite(value) else math.nan  # type: ignore[arg-type]
-    except OverflowError:
-        return math.nan
-
-
 def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -236,6 +228,6 @@ def _is_whole(value: object) -> bool:
 def _settle(schedule: Schedule, name: str, least: float, bound: str, remedy: str, *, above: bool = False) -> None:
     """Check a number, and keep it as a plain float: a schedule is known by its print, and 40 is 40.0."""
     given = getattr(schedule, name)
-    value = _number(given)
+    value = float(given) if is_finite(given) else math.nan
     require(value > least if above else value >= least, name, given, bound, remedy)
     object.__setattr__(schedule, name, value)

@@ -28,6 +28,7 @@ from pausefl.privacy.ledger.hash_chain import COLUMNS, START, BrokenChain, Row, 
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule
+from pausefl.system.state_file import sync_folder
 from pausefl.types import Epsilon
 
 _APPLICATION, _VERSION = 0x50415553, 2
@@ -242,11 +243,7 @@ def _create(path: Path) -> None:
             os.link(name, path)
         except FileExistsError:
             return
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     finally:
         Path(name).unlink()
 

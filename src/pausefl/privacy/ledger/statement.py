@@ -111,8 +111,7 @@ def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int |
             ends.append((schedule.limit - plays, "schedule"))
         elif over is not None:
             ends.append((over, "least epsilon"))
-    left, why = min(ends, default=(None, "nothing"), key=lambda end: end[0] if end[0] is not None else _FAR)
-    return left, why, until
+    return *min(ends, default=(None, "nothing")), until
 
 
 def _epsilon(schedule: Schedule, play: int) -> Epsilon:

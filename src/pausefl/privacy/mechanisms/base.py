@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -76,12 +76,8 @@ class Released:
         """Return everything but the update itself, ready for JSON."""
         return {
             "mechanism": self.mechanism,
-            "unit": self.guarantee.unit,
-            "adjacency": self.guarantee.adjacency,
-            "norm": self.guarantee.norm,
-            "bound": self.guarantee.bound,
+            **asdict(self.guarantee),
             "epsilon": self.epsilon,
-            "delta": self.guarantee.delta,
             "dimension": self.dimension,
             "whole_update_epsilon": self.guarantee.whole_update(self.epsilon, self.dimension),
             "source": self.noise.name,
@@ -112,14 +108,27 @@ class Mechanism(ABC):
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
         """Return the mechanism that a run's ``[privacy]`` section describes; override it where keys and fields differ.
 
-        The keys are ``unit``, ``width``, ``clip`` (a bound on the norm of the update) and ``delta``.
+        The keys are ``unit``, ``width``, ``clip`` (a bound on the norm of the update, and here the field ``l2``) and
+        ``delta``.
         """
-        return cls(**{field.name: values[field.name] for field in fields(cast(Any, cls)) if field.name in values})
+        known = {**values, "l2": values["clip"]}
+        return cls(**{field.name: known[field.name] for field in fields(cast(Any, cls)) if field.name in known})
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
         """Return the variants that ``pausefl audit`` can attack, each by its name there."""
         return {}
+
+    @property
+    def clip_field(self) -> str:
+        """The field that holds the clip."""
+        return "l2"
+
+    def stricter(self, clip: float | None) -> Self:
+        """Return the mechanism with this clip, where that is smaller than its own."""
+        if clip is None or clip >= getattr(self, self.clip_field):
+            return self
+        return cast(Self, replace(cast(Any, self), **{self.clip_field: clip}))
 
     @property
     @abstractmethod

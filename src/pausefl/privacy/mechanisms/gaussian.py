@@ -6,10 +6,9 @@ Reference: Balle and Wang, "Improving the Gaussian Mechanism for Differential Pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -39,11 +38,6 @@ class Gaussian(Mechanism):
     def __post_init__(self) -> None:
         require_bound("l2", self.l2, "it is the norm of a typical update")
         require(1e-12 <= self.delta <= 0.1, "delta", self.delta, "between 1e-12 and 0.1", "1e-6 is common")
-
-    @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> Self:
-        """Take ``clip`` and ``delta``."""
-        return cls(l2=values["clip"], delta=values["delta"])
 
     @classmethod
     def audited(cls) -> dict[str, Self]:

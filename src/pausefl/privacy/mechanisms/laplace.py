@@ -40,11 +40,11 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         require(self.unit in ("coordinate", "update"), "unit", self.unit, "'coordinate' or 'update'", "choose one")
-        wanted, other = (self.width, self.l1) if self.unit == "coordinate" else (self.l1, self.width)
-        names = ("width", "l1") if self.unit == "coordinate" else ("l1", "width")
-        require(other is None, names[1], other, f"left out with unit={self.unit!r}", f"give {names[0]} instead")
-        require(wanted is not None, names[0], wanted, f"given with unit={self.unit!r}", "it sets clip and noise")
-        require_bound(names[0], wanted if wanted is not None else 0.0, "it is the size of a typical update")
+        clip, other = ("width", "l1") if self.unit == "coordinate" else ("l1", "width")
+        wanted, stray = getattr(self, clip), getattr(self, other)
+        require(stray is None, other, stray, f"left out with unit={self.unit!r}", f"give {clip} instead")
+        require(wanted is not None, clip, wanted, f"given with unit={self.unit!r}", "it sets clip and noise")
+        require_bound(clip, wanted, "it is the size of a typical update")
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
@@ -64,6 +64,11 @@ class Laplace(Mechanism):
         }
 
     @property
+    def clip_field(self) -> str:
+        """The field that holds the clip."""
+        return "width" if self.unit == "coordinate" else "l1"
+
+    @property
     def guarantee(self) -> Guarantee:
         """Pure, for any two inputs."""
         if self.unit == "coordinate":
@@ -72,7 +77,7 @@ class Laplace(Mechanism):
 
     @property
     def _size(self) -> float:
-        return (self.width if self.unit == "coordinate" else self.l1) or 0.0
+        return float(getattr(self, self.clip_field))
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)

@@ -119,8 +119,7 @@ def narrowed(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
 
 
 def _check(name: str, tensor: object) -> None:
-    plain = isinstance(tensor, np.ndarray) and not isinstance(tensor, np.ma.MaskedArray)
-    if not isinstance(tensor, np.ndarray) or not plain:
+    if not isinstance(tensor, np.ndarray) or isinstance(tensor, np.ma.MaskedArray):
         raise InvalidValueError(
             f"{name} is a {type(tensor).__name__}, but must be a plain numpy array; convert it first"
         )

@@ -6,7 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -129,15 +129,15 @@ class SecureNoise(Noise):
         """Add OpenDP's discrete Laplace noise."""
         grid = _grid(sensitivity / epsilon)
         scale = (sensitivity + coordinates * 2.0**grid) / epsilon * (1.0 + 2.0**-_FINE)
-        _check(_laplace(coordinates, scale, grid).map(sensitivity), epsilon)
-        vector[:] = _laplace(vector.size, scale, grid)(vector)
+        _check(_sampler("laplace", coordinates, scale, grid).map(sensitivity), epsilon)
+        vector[:] = _sampler("laplace", vector.size, scale, grid)(vector)
 
     def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
         """Add OpenDP's discrete Gaussian noise."""
         grid = _grid(sensitivity * multiplier)
         sigma = (sensitivity + math.sqrt(coordinates) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
-        _check(_gaussian(coordinates, sigma, grid).map(sensitivity), 0.5 / multiplier**2)
-        vector[:] = _gaussian(vector.size, sigma, grid)(vector)
+        _check(_sampler("gaussian", coordinates, sigma, grid).map(sensitivity), 0.5 / multiplier**2)
+        vector[:] = _sampler("gaussian", vector.size, sigma, grid)(vector)
 
     def uniform(self, size: int) -> FloatArray:
         """Return numbers strictly between 0 and 1."""
@@ -167,18 +167,12 @@ def _check(loss: float, claim: float) -> None:
         raise InvalidValueError(f"privacy loss is {loss!r}, but the claim is {claim!r}; release nothing, report this")
 
 
-@lru_cache(maxsize=64)
-def _laplace(size: int, scale: float, grid: int) -> Any:
+@lru_cache(maxsize=128)
+def _sampler(kind: Literal["laplace", "gaussian"], size: int, scale: float, grid: int) -> Any:
     dp = _opendp()
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
-    return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=grid)
-
-
-@lru_cache(maxsize=64)
-def _gaussian(size: int, sigma: float, grid: int) -> Any:
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=sigma, k=grid)
+    make, distance = (dp.m.make_laplace, dp.l1_distance) if kind == "laplace" else (dp.m.make_gaussian, dp.l2_distance)
+    return make(domain, distance(T=float), scale=scale, k=grid)
 
 
 @lru_cache(maxsize=1)

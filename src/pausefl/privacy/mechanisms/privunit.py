@@ -8,10 +8,9 @@ Algorithm 2 (PrivUnitG, the same with a Gaussian vector).  The cut comes from
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -60,11 +59,6 @@ class PrivUnit(Mechanism):
         share = self.norm_share
         require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
         require(share is None or 0.01 <= share <= 0.99, "norm_share", share, "between 0.01 and 0.99", "0.1 is common")
-
-    @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> Self:
-        """Take ``clip``."""
-        return cls(l2=values["clip"])
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
