@@ -10,7 +10,7 @@ import pytest
 from pausefl.report.summary import by_policy
 from pausefl.runs.config import make_config
 from pausefl.runs.folder import read_runs
-from pausefl.studies.claims import CLAIMS, claims_page
+from pausefl.studies.claims.page import claims_page
 from pausefl.studies.evidence import gather
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:
-    page = claims_page(gather(ROOT / "results"), CLAIMS, "pausefl paper claims results --out docs/claims.md")
+    page = claims_page(gather(ROOT / "results"), "pausefl paper claims results --out docs/claims.md")
     assert page == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import make_config
-from pausefl.studies.claims import CLAIMS, claims_page
 from pausefl.studies.claims.claim import Estimate
+from pausefl.studies.claims.page import CLAIMS, claims_page
 from pausefl.studies.evidence import gather
 
 ROUNDS = 30
@@ -92,7 +92,7 @@ def test_one_seed_decides_nothing(tmp_path: Path) -> None:
     found = verdicts(tmp_path / "r")
     assert found["PAUSE is more accurate than random selection at equal latency."] == {"one seed says yes"}
     assert found["PAUSE is more accurate than the fastest clients at equal latency."] == {"one seed says no"}
-    page = claims_page(gather(tmp_path / "r"), CLAIMS, "x")
+    page = claims_page(gather(tmp_path / "r"), "x")
     assert "they are still ahead" in page
 
 
@@ -189,7 +189,7 @@ def test_unequal_leakage_is_told_whatever_the_order(study: Path) -> None:
 
 
 def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path) -> None:
-    page = claims_page(gather(study), CLAIMS, "pausefl paper claims results")
+    page = claims_page(gather(study), "pausefl paper claims results")
     assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
     assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
     assert "*Possible explanation:* PAUSE's rounds are shorter" in page
@@ -222,7 +222,7 @@ def test_unfinished_runs_are_left_out_and_named(study: Path) -> None:
     (study / "small" / "pause" / "seed-3" / "summary.json").unlink()
     evidence = gather(study)
     assert sorted(evidence.runs["small"]["pause"]) == [0, 1, 2]
-    assert "left out: small/pause/seed-3" in claims_page(evidence, CLAIMS, "x")
+    assert "left out: small/pause/seed-3" in claims_page(evidence, "x")
 
 
 def test_runs_that_cannot_be_compared_are_refused(study: Path) -> None:

@@ -30,7 +30,7 @@ from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit
 from pausefl.privacy.audit import audit
 from pausefl.runs.config import Config, load_config
 from pausefl.runs.play import run
-from pausefl.studies.claims import CLAIMS
+from pausefl.studies.claims.page import CLAIMS
 from pausefl.studies.evidence import gather
 
 Ask = Callable[[str], "Seen"]

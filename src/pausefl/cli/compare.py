@@ -17,7 +17,7 @@ from pausefl.cli import app
 from pausefl.cli.options import TRAINING, AsJson, Folders
 
 if TYPE_CHECKING:
-    from pausefl.report.summary import PolicySummary, Spread
+    from pausefl.report.summary import Spread
     from pausefl.runs.data import RunData
 
 _FALL, _SPENT = 15.0, 0.8
@@ -42,22 +42,19 @@ def compare(
     (print_runs if as_json else show_runs)(read_runs(folders), target)
 
 
-def _screen() -> Console:
-    """Return the standard output, wide enough for a table where it is no terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=100)
-
-
 def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
     """Print runs, a line per policy."""
-    from pausefl.report.summary import by_policy, summarise
+    from pausefl.report.summary import at_a_glance, by_policy, summarise
 
     groups = by_policy(runs)
     policies = summarise(groups, targets)
-    out = _screen()
-    out.print(_glance(policies))
+    out = Console() if sys.stdout.isatty() else Console(width=100)  # wide enough for a table
+    head = ["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"]
+    out.print(_table(head, [at_a_glance(p, "-") for p in policies]))
     targets = list(policies[0].time_to)[-max(1, (out.width - 20) // 20) :]
     if targets:
-        out.print(_times(policies, targets))
+        times = [[p.name, *(_reached(p.time_to[target], p.seeds) for target in targets)] for p in policies]
+        out.print(_table(["policy", *(f"s to {target:g} %" for target in targets)], times))
     out.print(
         "final: mean of the last ten rounds; max leak: largest epsilon spent by a client; fast half: picks of faster "
         "clients; ± over seeds."
@@ -79,28 +76,14 @@ def print_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) 
     typer.echo(json.dumps([asdict(policy) for policy in summarise(by_policy(runs), targets)], indent=1))
 
 
-def _glance(policies: Sequence[PolicySummary]) -> Table:
-    from pausefl.report.summary import at_a_glance
-
-    table = _empty(["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"])
-    for p in policies:
-        table.add_row(*at_a_glance(p, "-"))
-    return table
-
-
-def _times(policies: Sequence[PolicySummary], targets: Sequence[float]) -> Table:
-    table = _empty(["policy", *(f"s to {target:g} %" for target in targets)])
-    for p in policies:
-        table.add_row(p.name, *(_reached(p.time_to[target], p.seeds) for target in targets))
-    return table
-
-
-def _empty(columns: Sequence[str]) -> Table:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table()
-    for name in columns:
+    for name in head:
         table.add_column(
             name, justify="left" if name == "policy" else "right", no_wrap=name != "policy", overflow="fold"
         )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

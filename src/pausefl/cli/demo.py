@@ -28,24 +28,16 @@ def demo(
     from pausefl.report.chart_base import require_charts
     from pausefl.report.run_report import run_report
     from pausefl.report.write import write_page
-    from pausefl.runs.config import make_config
     from pausefl.runs.parallel import Task
+    from pausefl.studies.trained import TrainedStudy, folder_name
 
     require_charts()
-    tasks = []
-    for name in POLICIES:
-        policy, _, free = name.partition(" ")
-        config = make_config(
-            {
-                "data": {"name": "digits"},
-                "selection": {"policy": policy},
-                "privacy": {"enabled": not free, "budget": 40.0, "width": 0.01},
-                "run": {"rounds": rounds, "seed": seed, "checkpoint_every": 50},
-            }
-        )
-        tasks.append(Task(config, out / f"{name} {rounds} {seed}".translate(str.maketrans(" ", "-", "()"))))
+    about = {"title": "PAUSE and its baselines on digits", "policies": list(POLICIES)}
+    privacy, length = {"budget": 40.0, "width": 0.01}, {"rounds": rounds, "checkpoint_every": 50}
+    study = TrainedStudy.read("demo", about, {"data": {"name": "digits"}, "privacy": privacy, "run": length})
+    tasks = [Task(study.config(name, seed, "full"), out / folder_name(f"{name} {rounds} {seed}")) for name in POLICIES]
     runs = play_all(tasks, POLICIES, out, None, jobs)
-    page = write_page(run_report(runs, "PAUSE and its baselines on digits"), out / "report.html")
+    page = write_page(run_report(runs, study.about.title), out / "report.html")
     if as_json:
         print_runs(runs, _TARGETS)
         return

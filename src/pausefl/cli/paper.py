@@ -38,7 +38,7 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """Judge each claim of the paper by the runs in a folder, and write the page."""
-    from pausefl.studies.claims import CLAIMS, claims_page
+    from pausefl.studies.claims.page import CLAIMS, claims_page
     from pausefl.studies.evidence import gather
 
     evidence = gather(folder)
@@ -49,7 +49,7 @@ def claims(
         ]
         typer.echo(json.dumps(rows, indent=1))
         return
-    page = claims_page(evidence, CLAIMS, f"pausefl paper claims {folder}" + (f" --out {out}" if out else ""))
+    page = claims_page(evidence, f"pausefl paper claims {folder}" + (f" --out {out}" if out else ""))
     if out is None:
         typer.echo(page)
     else:

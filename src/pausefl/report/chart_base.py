@@ -85,19 +85,13 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.5g}"
 
 
-def colour(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
-    """Return the encoding of a policy's colour."""
-    return alt.Color("run:N", scale=_scale(alt, names, "colour"), title=None, legend=legend)
-
-
-def dash(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
-    """Return the encoding of a policy's dash."""
-    return alt.StrokeDash("run:N", scale=_scale(alt, names, "dash"), title=None, legend=legend)
-
-
-def shape(alt: Any, names: Sequence[str], legend: Any = None) -> Any:
-    """Return the encoding of a policy's marker."""
-    return alt.Shape("run:N", scale=_scale(alt, names, "path"), title=None, legend=legend)
+def encoded(alt: Any, what: Literal["colour", "dash", "path"], names: Sequence[str], legend: Any = None) -> Any:
+    """Return the encoding of one part of a policy's look: its colour, its dash, or the path of its marker."""
+    channel = {"colour": alt.Color, "dash": alt.StrokeDash, "path": alt.Shape}[what]
+    styles = looks(names)
+    values = [getattr(styles[name], what) for name in names]
+    scale = alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in values])
+    return channel("run:N", scale=scale, title=None, legend=legend)
 
 
 def key(alt: Any, names: Sequence[str]) -> Any:
@@ -107,12 +101,6 @@ def key(alt: Any, names: Sequence[str]) -> Any:
         orient="bottom", columns=columns, symbolSize=100, symbolOpacity=1, symbolStrokeWidth=0,
         columnPadding=16, offset=12,
     )  # fmt: skip
-
-
-def _scale(alt: Any, names: Sequence[str], what: str) -> Any:
-    styles = looks(names)
-    values = [getattr(styles[name], what) for name in names]
-    return alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in values])
 
 
 def finish(alt: Any, chart: Any, title: Any) -> Any:

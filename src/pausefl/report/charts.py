@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pausefl.report.chart_base import VISIBLE, Width, colour, dash, finish, key, load_altair, shape, table, tooltips
+from pausefl.report.chart_base import VISIBLE, Width, encoded, finish, key, load_altair, table, tooltips
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def curve_chart(
     entry = key(alt, names) if legend else None
     scale = alt.Scale(type=axes.scale, nice=True, **({} if axes.scale == "log" else {"zero": axes.zero}))
     across = alt.Scale(type=axes.x_scale, nice=False, **({} if axes.x_scale == "log" else {"zero": False}))
-    base = alt.Chart().encode(x=alt.X("x:Q", title=axes.x, scale=across), color=colour(alt, names, entry))
+    base = alt.Chart().encode(x=alt.X("x:Q", title=axes.x, scale=across), color=encoded(alt, "colour", names, entry))
 
     def vertical(field: str) -> Any:
         # Left alone, a symmetric logarithm is ticked as if it were linear.
@@ -53,13 +53,12 @@ def curve_chart(
         layers.append(band.encode(y=vertical("low"), y2="high:Q"))
         said += [("low", "lowest seed"), ("high", "highest seed")]
     y = vertical("y")
-    layers.append(
-        base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone").encode(y=y, strokeDash=dash(alt, names))
-    )
+    line = base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone")
+    layers.append(line.encode(y=y, strokeDash=encoded(alt, "dash", names)))
     points = base.transform_filter("datum.mark > 0").mark_point(filled=True, strokeWidth=0)
     points = points.encode(
         y=y,
-        shape=shape(alt, names, entry),
+        shape=encoded(alt, "path", names, entry),
         size=alt.condition("datum.mark > 1", alt.value(48), alt.value(250)),
         opacity=alt.condition("datum.mark > 1", alt.value(1), alt.value(0)),  # unseen, but it answers the pointer
         tooltip=tooltips(alt, said),
@@ -96,7 +95,7 @@ def bar_chart(
         x2="x2:Q",
         y=alt.Y("y:Q", title=None, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=2)),
         y2=alt.datum(0),
-        color=colour(alt, names),
+        color=encoded(alt, "colour", names),
         tooltip=tooltips(alt, said),
     )
     level = base.mark_rule(color="#1a1a1a", strokeDash=[2, 2], strokeWidth=0.8, tooltip=None)

@@ -9,21 +9,13 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError
 from pausefl.runs.config import Config, SelectionSection
-from pausefl.selection import (
-    POLICIES,
-    Fastest,
-    Policy,
-    SaPause,
-    SaPauseAsPublished,
-    check_options,
-    option_names,
-    policy_by_name,
-)
+from pausefl.selection import POLICIES, Fastest, Policy, check_options, option_names, policy_by_name
 from pausefl.selector import Selector
 from pausefl.sim.latency import LatencyModel
 from pausefl.system.import_path import imported, reason
 
-_ANNEALERS = (SaPause.name, SaPauseAsPublished.name)
+_KEYS = ("steps", "kappa")
+"""Options of the annealers that are keys of ``[selection]`` itself."""
 _TRIAL_CLIENTS, _TRIAL_ROUNDS = 20, 3
 
 
@@ -36,7 +28,10 @@ def build_policy(config: Config, latency: LatencyModel) -> Policy:
     check_options(selection.policy, _named_options(selection.policy), selection.options)
     if selection.policy == Fastest.name:
         return Fastest(latency.expected())
-    return POLICIES[selection.policy](**_keys(selection), **selection.options)
+    kind = POLICIES[selection.policy]
+    keys = {name: getattr(selection, name) for name in _KEYS if name in (option_names(kind) or [])}
+    given = {name: value for name, value in keys.items() if value is not None}
+    return kind(**given, **selection.options)
 
 
 def is_own(selection: SelectionSection) -> bool:
@@ -80,17 +75,11 @@ def try_policy(config: Config) -> None:
 
 
 def _named_options(name: str) -> list[str]:
-    """Return what may stand in ``[selection.options]``; the annealers' steps and kappa are keys of their own."""
+    """Return what may stand in ``[selection.options]``."""
     if name == Fastest.name:
         return []  # the latencies that it takes are the network's
     policy_by_name(name)  # refuses a name that is not known
-    top = ("steps", "kappa") if name in _ANNEALERS else ()
-    return [option for option in option_names(POLICIES[name]) or [] if option not in top]
-
-
-def _keys(selection: SelectionSection) -> dict[str, Any]:
-    given = {"steps": selection.steps, "kappa": selection.kappa} if selection.policy in _ANNEALERS else {}
-    return {name: value for name, value in given.items() if value is not None}
+    return [option for option in option_names(POLICIES[name]) or [] if option not in _KEYS]
 
 
 def _own_policy(selection: SelectionSection) -> Policy:

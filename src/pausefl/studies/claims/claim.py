@@ -76,12 +76,8 @@ class Estimate:
         return Estimate(-self.mean, self.half_width, self.seeds).above(-bound)
 
     def within(self, bound: float) -> Verdict:
-        """Judge 'the mean is at most this far from 0', either way."""
-        if self.seeds == 1:
-            return "one seed says yes" if abs(self.mean) <= bound else "one seed says no"
-        if abs(self.mean) + self.half_width <= bound:
-            return "holds"
-        return "does not hold" if abs(self.mean) - self.half_width > bound else "undecided"
+        """Judge 'the mean is less than this far from 0', either way."""
+        return Estimate(abs(self.mean), self.half_width, self.seeds).below(bound)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,4 +1,4 @@
-"""Claims as one page of Markdown."""
+"""All claims, and the page of Markdown that says which of them hold."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pausefl.studies.claims.claim import Claim, Finding
+from pausefl.studies.claims.measurement_claims import MEASURED
+from pausefl.studies.claims.training_claims import TRAINED
 from pausefl.studies.evidence import Evidence
+
+CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED)
 
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")
 
 
-def claims_page(evidence: Evidence, claims: Sequence[Claim], made_with: str) -> str:
+def claims_page(evidence: Evidence, made_with: str) -> str:
     """Return the page: an overview, then each claim with its test and its findings."""
-    judged = [(claim, list(claim.judge(evidence))) for claim in claims]
+    judged = [(claim, list(claim.judge(evidence))) for claim in CLAIMS]
     lines = [
         "# The paper's claims, measured",
         "",

@@ -59,8 +59,9 @@ class Annealing(Measurement):
         """Yield a row per reward, method, number of steps and seed: median and 90th percentile gap, optima found."""
         for done in range(2 * self.seeds):
             seed, reward = divmod(done, 2)
-            states = [_State(objective, seed) for objective in self.states(seed, clustered=reward == 1)]
-            for name, how in self._methods(reward == 1).items():
+            selector = self._selector(seed, clustered=reward == 1)
+            states = [_State(objective, seed) for objective in self._objectives(selector, seed)]
+            for name, how in self._methods(selector).items():
                 for steps in self.steps:
                     rng = stream(seed, f"annealing {name}", steps)
                     gaps = np.array([state.gap(steps, how, rng) for state in states])
@@ -86,14 +87,17 @@ class Annealing(Measurement):
         methods = list(dict.fromkeys(row["method"] for row in rows))
         return Report(title, methods, [ReportSection("annealing", "Gap to the optimum", reading, figures)])
 
-    def states(self, seed: int, clustered: bool) -> Iterator[Objective]:
-        """Yield what the selector had to decide in a run with the paper's weights, schedule and latencies."""
-        network = two_groups(self.clients, _TAU_MIN)
+    def _selector(self, seed: int, clustered: bool) -> Selector:
+        """Return a selector with the paper's weights and schedule."""
         labels = stream(seed, "clusters").integers(0, self.clusters, self.clients) if clustered else None
-        selector = Selector(
+        return Selector(
             np.ones(self.clients), self.per_round, alpha=self.alpha, gamma=self.gamma, tau_min=_TAU_MIN, seed=seed,
             schedule=Geometric(self.budget, 0.04), clusters=labels, rho=self.rho if clustered else 0.0,
         )  # fmt: skip
+
+    def _objectives(self, selector: Selector, seed: int) -> Iterator[Objective]:
+        """Yield what the selector has to decide in a run with the paper's latencies."""
+        network = two_groups(self.clients, _TAU_MIN)
         for number in range(self.rounds):
             problem = selector.problem()
             objective = problem.objective(problem.terms(), np.arange(self.clients))
@@ -103,9 +107,8 @@ class Annealing(Measurement):
             latency = network.sample(stream(seed, "latency", number))
             selector.observe({k: float(latency[int(k)]) for k in chosen})
 
-    def _methods(self, clustered: bool) -> dict[str, dict[str, Any]]:
-        crowding = self.rho * (self.per_round - 1) if clustered else 0.0
-        reach = self.alpha * (2.0 + crowding) + self.gamma  # PAUSE, eq. (setting C)
+    def _methods(self, selector: Selector) -> dict[str, dict[str, Any]]:
+        reach = selector.problem().reward.set_range(self.per_round)
         return {
             "ours": {},
             "tailored, one chain": {"restarts": False},
