@@ -19,7 +19,7 @@ from pausefl.runs.folder import stored_config
         ({"run": {"rounds": 0}}, [], "run.rounds is 0, but must be greater than or equal to 1"),
         ({"run": {"rounds": "many"}}, [], "run.rounds is 'many'"),
         ({"data": {"name": "minst"}}, [], "data.name is 'minst'"),
-        ({"selection": {"beta": 1}}, [], "selection.beta is 1.0, but must be greater than 1"),
+        ({"selection": {"beta": 1}}, [], "selection.beta is 1, but must be greater than 1"),
         ({}, ["rounds=5"], "must look like section.key=value"),
         ({}, ["run.rounds"], "must look like section.key=value"),
         ({}, ["run.rounds=x"], "run.rounds is 'x'"),

@@ -28,7 +28,7 @@ def validated(model: type[Model], content: Mapping[str, Any], name: str = "", *,
     stands for the full key.
     """
     try:
-        return model.model_validate(_with_floats(model, content))
+        return model.model_validate(dict(content))
     except ValidationError as error:
         raise ConfigError(_explain(error, model, name, remedy)) from None
 
@@ -39,42 +39,6 @@ def value_of(text: str) -> Any:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _with_floats(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers are welcome where a fraction is meant (budget = 200)."""
-    return {key: _with_float(model.model_fields.get(key), value) for key, value in content.items()}
-
-
-def _with_float(field: Any, value: Any) -> Any:
-    if field is None:
-        return value
-    inner = _model_in(field.annotation)
-    if inner is not None and isinstance(value, Mapping):
-        return _with_floats(inner, value)
-    if isinstance(value, list):
-        return [
-            _with_floats(inner, v) if inner is not None and isinstance(v, Mapping) else _as_float(field, v)
-            for v in value
-        ]
-    return _as_float(field, value)
-
-
-def _as_float(field: Any, value: Any) -> Any:
-    if type(value) is not int or "float" not in str(field.annotation):
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        return value
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a key holds, alone or in a list."""
-    for kind in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-    return None
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: str, remedy: str) -> str:
@@ -105,3 +69,11 @@ def _known(model: type[BaseModel], where: list[str]) -> list[str]:
         inner = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
         model = inner or model
     return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a key holds, alone or in a list."""
+    for kind in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
