@@ -76,6 +76,6 @@ def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() ->
         found = [
             np.mean([run.column("seconds")[end - 1] for run in runs]),
             *(np.mean([run.column("max_leakage")[at - 1] for run in runs]) for at in (100, 200, 300)[: len(leaked)]),
-            np.mean([run.smoothed_accuracy()[end - 1] for run in runs]),
+            np.mean([run.series("accuracy")[end - 1] for run in runs]),
         ]
         assert [seconds, *leaked, accuracy] == [f"{value:.1f}" for value in found], name

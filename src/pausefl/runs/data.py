@@ -34,12 +34,8 @@ class RunData:
         rows = [record.get(inside) or {} for record in self.records] if inside else self.records
         return np.array([row.get(term) for row in rows], dtype=np.float64)  # None becomes NaN
 
-    def smoothed_accuracy(self) -> FloatArray:
-        """Return, per round, the mean of the scores of the last ten rounds (or the last score, if it is older)."""
-        return _smoothed(self.column("accuracy"))
-
     def series(self, name: str) -> FloatArray:
-        """Return a curve as charts show it: ``accuracy`` and ``terms.NAME`` smoothed, other columns as they are."""
+        """Return a column as charts show it: ``accuracy`` and ``terms.NAME`` as means of ten rounds, the rest as is."""
         values = self.column(name)
         return _smoothed(values) if name == "accuracy" or name.startswith("terms.") else values
 
@@ -94,7 +90,7 @@ class RunData:
 
     def final_accuracy(self) -> float | None:
         """Return the mean score of the last ten rounds."""
-        last = self.smoothed_accuracy()[-1:]
+        last = self.series("accuracy")[-1:]
         return None if np.isnan(last).all() else float(last[0])
 
     def best_accuracy(self) -> float | None:
@@ -102,9 +98,9 @@ class RunData:
         scores = self.column("accuracy")
         return None if np.isnan(scores).all() else float(np.nanmax(scores))
 
-    def time_to(self, target: float | None) -> float | None:
+    def time_to(self, target: float) -> float | None:
         """Return the clock when the smoothed accuracy first reached the target."""
-        reached = np.flatnonzero(self.smoothed_accuracy() >= (np.inf if target is None else target))
+        reached = np.flatnonzero(self.series("accuracy") >= target)
         return float(self.column("seconds")[reached[0]]) if len(reached) else None
 
 

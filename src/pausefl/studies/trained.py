@@ -67,7 +67,8 @@ class TrainedStudy(Study):
             key = override.partition("=")[0].strip()
             if key in ("run.seed", "selection.policy"):
                 raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
-        size = {"full": (), "half": self.about.half, "smoke": SMOKE + _smoke_train_size(self.sections)}[scale]
+        few = ("data.train_size=300",) if "train_size" in self.sections.get("data", {}) else ()
+        size = {"full": (), "half": self.about.half, "smoke": SMOKE + few}[scale]
         config = make_config(self.sections, [*size, *chosen, *overrides])
         selection = config.selection.model_copy(update={"options": own_options(config.selection)})
         return config.model_copy(update={"selection": selection})
@@ -104,10 +105,6 @@ class TrainedStudy(Study):
         runs = [played.get(folder) or read_run(folder) for folder in run_folders(order.out)]
         report = run_report(runs, self.about.title_at(order.scale), references)
         return Outcome(report, [asdict(policy) for policy in summarise(by_policy(runs))], runs)
-
-
-def _smoke_train_size(sections: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("data.train_size=300",) if "train_size" in sections.get("data", {}) else ()
 
 
 def folder_name(text: str) -> str:

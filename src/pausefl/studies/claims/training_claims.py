@@ -90,7 +90,7 @@ def _close_to_pause(annealed: str) -> Callable[[Evidence], Iterable[Finding]]:
         for study, pairs in evidence.pairs(annealed, "pause"):
             rounds = int(common_end(pairs, "round"))
             one, two = (
-                np.array([run.smoothed_accuracy()[rounds - 1] for run in side]) for side in zip(*pairs, strict=True)
+                np.array([run.series("accuracy")[rounds - 1] for run in side]) for side in zip(*pairs, strict=True)
             )
             if not np.isnan(one - two).any():
                 points = Estimate.of(one - two)
