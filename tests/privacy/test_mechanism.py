@@ -16,8 +16,8 @@ from pausefl.errors import InvalidValueError
 from pausefl.privacy import Gaussian, Laplace, Layers, PrivUnit, SecureNoise, SimulatedNoise
 from pausefl.privacy.mechanisms.base import clip_norm
 from pausefl.privacy.mechanisms.gaussian import gaussian_delta, noise_multiplier
+from pausefl.privacy.mechanisms.privunit import Levels, best_levels
 from pausefl.privacy.mechanisms.privunit_cap import best_cap
-from pausefl.privacy.mechanisms.privunit_norm import Levels, best_levels
 
 vectors = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(allow_nan=False, allow_infinity=False))
 

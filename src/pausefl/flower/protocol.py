@@ -18,7 +18,6 @@ RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
 METRICS = "metrics"
 """The metric record of a reply."""
-REPLAYED = "replayed"
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
@@ -94,7 +93,7 @@ class Note:
         """Return it as Flower sends it."""
         values: dict[str, Any] = {"name": self.name, "releases": self.releases}
         values |= {} if self.seconds is None else {SECONDS: self.seconds}
-        values |= {REPLAYED: True} if self.replayed else {}
+        values |= {"replayed": True} if self.replayed else {}
         return ConfigRecord(values)
 
     @staticmethod
@@ -108,7 +107,7 @@ class Note:
         if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or not whole:
             return None
         told = float(cast(float, seconds)) if is_finite(seconds) and cast(float, seconds) > 0.0 else None
-        return Note(name, cast(int, releases), told, found.get(REPLAYED) is True)
+        return Note(name, cast(int, releases), told, found.get("replayed") is True)
 
 
 def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:

@@ -17,7 +17,6 @@ import numpy as np
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.ledger.charge import Charge
-from pausefl.privacy.mechanisms.base import Unit
 from pausefl.privacy.mechanisms.gaussian import noise_multiplier
 from pausefl.types import Epsilon
 
@@ -54,8 +53,6 @@ class Leakage:
     """
 
     releases: int
-    unit: Unit
-    dimension: int
     sum_epsilon: Epsilon
     sum_delta: float
     tight_epsilon: Epsilon
@@ -77,41 +74,21 @@ class Leakage:
         """The delta that goes with ``epsilon``."""
         return self.sum_delta if self.method == "sum" else self.tight_delta
 
-    @property
-    def whole_update(self) -> Epsilon:
-        """The same for the whole update: d x the sum if the unit is one coordinate."""
-        # d tight bounds would need d x their delta, which soon says nothing; the sum's delta is mostly 0.
-        return self.sum_epsilon * self.dimension if self.unit == "coordinate" else self.epsilon
 
-    @property
-    def whole_delta(self) -> float:
-        """The delta that goes with ``whole_update``."""
-        return min(1.0, self.sum_delta * self.dimension) if self.unit == "coordinate" else self.delta
-
-    def sentence(self) -> str:
-        """Say it in one line, for a report."""
-        return (
-            f"epsilon = {self.epsilon:.4g} per {self.unit} (delta = {self.delta:g}) by {self.method} over "
-            f"{self.releases} releases; sum {self.sum_epsilon:.5g} (delta = {self.sum_delta:g}); whole update "
-            f"(d = {self.dimension}): {self.whole_update:.5g} (delta = {self.whole_delta:g})"
-        )
-
-
-def compose(events: Sequence[Event], *, delta: float = 1e-6, unit: Unit = "update", dimension: int = 1) -> Leakage:
+def compose(events: Sequence[Event], *, delta: float = 1e-6) -> Leakage:
     """Return what these releases leak together, at this delta for the tight bound.
 
     >>> from pausefl.privacy import Geometric
     >>> schedule = Geometric(budget=40.0, decay=0.04)
-    >>> both = compose([Event(schedule.epsilon(i)) for i in range(1, 51)], unit="coordinate", dimension=25_818)
+    >>> both = compose([Event(schedule.epsilon(i)) for i in range(1, 51)])
     >>> round(both.sum_epsilon, 3), round(both.tight_epsilon, 2), both.method
     (34.587, 28.52, 'pld')
     """
     require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
-    require(dimension >= 1, "dimension", dimension, "1 or more", "give the number of coordinates of an update")
     total = math.fsum(event.epsilon for event in events)
     slack = math.fsum(event.delta for event in events)
     tight = _tight(events, delta, total) if events else 0.0
-    return Leakage(len(events), unit, dimension, total, slack, tight, delta)
+    return Leakage(len(events), total, slack, tight, delta)
 
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:

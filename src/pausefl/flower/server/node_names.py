@@ -99,7 +99,8 @@ class NodeNames:
             self._outside = {node: one for node, one in self._outside.items() if node in nodes}
             self._asked = {number: node for number, node in self._asked.items() if node in nodes}
             self._meet(grid, nodes, tried, needy=found < enough)
-            here = self._here(nodes)
+            known = ((client, node) for node, client in self._known.items() if node in nodes)
+            here = {client: node for client, node in known if str(client) in self._by_name}
             found = sum(client not in without for client in here)
             waited = grid.now() - start
             coming = not nodes.keys().isdisjoint(self._asked.values()) and waited < min(_GRACE, wait)
@@ -116,10 +117,6 @@ class NodeNames:
         """Let these say hello again before they are candidates: they did not answer, and may be gone."""
         doubted = set(clients) if self._names == "hello" else set()
         self._known = {node: client for node, client in self._known.items() if client not in doubted}
-
-    def _here(self, nodes: Mapping[int, NodeInfo]) -> dict[ClientId, int]:
-        known = self._known.items()
-        return {client: node for node, client in known if node in nodes and str(client) in self._by_name}
 
     def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int], *, needy: bool) -> None:
         fresh = [node for node in nodes if node not in self._known]

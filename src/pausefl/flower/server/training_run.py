@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +86,6 @@ class RunState:
         With the first round's go those of round 0: before the first round only the server evaluates, and that is
         repeated if the first round is.
         """
-        played = self.history[-1]
-        values = {name: dict(getattr(played, name)) for name in ("terms", "seconds", "refused", "spent")}
         metrics = {
             name: {
                 str(number): {key: _plain(value) for key, value in record.items()}
@@ -96,7 +94,7 @@ class RunState:
             }
             for name in _METRICS
         }
-        return {"played": {"round": played.round, "members": list(played.members), **values}, "metrics": metrics}
+        return {"played": asdict(self.history[-1]), "metrics": metrics}
 
     def add_round(self, entry: Mapping[str, Any]) -> None:
         """Take up what ``latest_round`` returned, as it comes back from a file."""

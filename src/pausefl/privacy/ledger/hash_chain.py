@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from pausefl.errors import PauseError
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, Charge, Past
 from pausefl.privacy.schedule import Schedule, parse_schedule
+from pausefl.types import Epsilon
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -68,7 +69,7 @@ def past_of(rows: Sequence[Row], subject: str) -> Past:
 def _check_account(subject: str, rows: Sequence[Row]) -> None:
     """Raise if the charges of one subject could not have been made, whatever their hashes say."""
     budget, text = (rows[0][_AT[name]] for name in ("budget", "schedule"))
-    schedule = _schedule(text)
+    schedule = known_schedule(text)
     for number, row in enumerate(rows, 1):
         play, epsilon, delta = row[_AT["play"]], row[_AT["epsilon"]], row[_AT["delta"]]
         if play != number:
@@ -78,7 +79,7 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
         if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0):
             raise BrokenChain(f"play {number} of {subject} has an impossible epsilon or delta")
         # Another machine's exp may differ in its last bit: that is no tampering.
-        if schedule is not None and not math.isclose(epsilon, _due(schedule, play), rel_tol=1e-9):
+        if schedule is not None and not math.isclose(epsilon, due_epsilon(schedule, play), rel_tol=1e-9):
             raise BrokenChain(f"play {number} of {subject} was not charged what its schedule says")
     if len({row[_AT["release"]] for row in rows}) < len(rows):
         raise BrokenChain(f"{subject} has a release that was charged twice")
@@ -90,19 +91,21 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
         raise BrokenChain(f"{subject} has spent more than the limit of delta")
 
 
-def _due(schedule: Schedule, play: int) -> float:
+def due_epsilon(schedule: Schedule, play: int) -> Epsilon:
+    """Return what a schedule has for this release; 0 if it has nothing left."""
     try:
         return schedule.epsilon(play)
     except PauseError:
-        return math.nan
+        return 0.0
 
 
 @lru_cache(maxsize=256)
-def _schedule(text: str) -> Schedule | None:
+def known_schedule(text: str) -> Schedule | None:
+    """Return the schedule that a row names; None if it is not one of the package's."""
     try:
         return parse_schedule(text)
     except PauseError:
-        return None  # a schedule from elsewhere
+        return None
 
 
 def _digest(previous: str, values: Row) -> str:

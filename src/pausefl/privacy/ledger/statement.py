@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pausefl.errors import BudgetExceededError, InvalidValueError, MissingExtraError, require
+from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.accountant import Leakage, compose, events_of
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge
-from pausefl.privacy.schedule import Schedule, parse_schedule
+from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
 from pausefl.types import Epsilon
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def statement(ledger: SqliteLedger, subject: str, *, dimension: int | None = Non
     if unit == "update":
         whole, whole_delta = spent, slack
     elif unit == "coordinate" and dimension is not None:
+        # Tight bounds would need as many times their delta, which soon says nothing; the sum's delta is mostly 0.
         whole, whole_delta = spent * dimension, min(1.0, slack * dimension)
     left, ended_by, until = _ahead(rows, slack)
     return Statement(
@@ -99,26 +100,15 @@ def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int |
     if last.delta > 0.0:
         # The same rounding as a reservation's: a little short rather than one too many.
         ends.append((max(0, int((DELTA_LIMIT - slack) / last.delta * (1.0 + 1e-12))), "delta"))
-    until = None
-    try:
-        schedule = parse_schedule(last.schedule)
-    except InvalidValueError:
-        pass  # a schedule from elsewhere: what is left is known, how fast it goes is not
-    else:
+    until, schedule = None, known_schedule(last.schedule)
+    if schedule is not None:  # of one from elsewhere it is known what is left, but not how fast it goes
         until = _first(lambda count: float(schedule.spent(count)) >= 0.99 * last.budget, plays)
-        over = _first(lambda count: _epsilon(schedule, count + 1) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
+        over = _first(lambda count: due_epsilon(schedule, count + 1) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
         if schedule.limit is not None and schedule.limit - plays <= (over if over is not None else _FAR):
             ends.append((schedule.limit - plays, "schedule"))
         elif over is not None:
             ends.append((over, "least epsilon"))
     return *min(ends, default=(None, "nothing")), until
-
-
-def _epsilon(schedule: Schedule, play: int) -> Epsilon:
-    try:
-        return schedule.epsilon(play)
-    except BudgetExceededError:
-        return 0.0
 
 
 def _first(reached: Callable[[int], bool], plays: int) -> int | None:
