@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import subprocess
@@ -285,6 +286,22 @@ def test_an_app_that_fails_is_answered_like_any_other(client, tools, name):
     again = client.ask()
     assert np.array_equal(again.content["arrays"]["w"].numpy(), reply.content["arrays"]["w"].numpy())
     assert client.charges == 2
+
+
+def test_the_reason_of_a_failed_training_is_in_flowers_own_log(client, tools, monkeypatch):
+    """Only there: the owner is told to look for it in the log of the SuperNode."""
+    told = []
+    handler = logging.Handler()
+    handler.emit = told.append
+    monkeypatch.setattr(logging.getLogger("flwr"), "handlers", [handler])
+
+    def app(message, context):
+        raise ValueError("a secret")
+
+    client.app = app
+    client.ask()
+    [entry] = [one for one in told if "training failed" in one.getMessage()]
+    assert "a secret" in str(entry.exc_info[1])
 
 
 def test_a_failed_training_is_an_unchanged_model_and_its_noise(client, tools):

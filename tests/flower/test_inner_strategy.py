@@ -94,6 +94,13 @@ def test_a_counter_without_dimensions_stays_one(tools):
     assert (found.shape, found.dtype, found.item()) == ((), np.dtype(np.int64), 42)
 
 
+def test_floats_come_back_in_the_models_precision_and_infinity_stays_infinite(tools):
+    """Clients refuse an infinite model without a charge; one cut to the largest float would cost them budget."""
+    model = np.zeros(2, dtype=np.float32)
+    assert cast(tools, np.array([1e300, -np.inf]), model).tolist() == [np.inf, -np.inf]
+    assert cast(tools, np.ones(2, dtype=np.float32), np.zeros(2)).dtype == np.float64
+
+
 def test_what_is_of_the_models_type_is_left_alone(tools):
     assert cast(tools, np.array([2**62 + 1]), np.array([0])).tolist() == [2**62 + 1]
     assert cast(tools, np.array([0.1, 1e300]), np.zeros(2, dtype=np.float32)).dtype == np.float32

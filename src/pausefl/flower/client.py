@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from logging import ERROR, WARNING
+from logging import ERROR, WARNING, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class PrivateUpdate:
     def _answer(self, msg: Message, context: Context, app: App) -> RecordDict:
         with refusing("unready", PauseError):
             owner = read_owner(find_owner(context.node_config, self._owner), context.node_config)
-        gate = Gate(owner)
+        gate = Gate(owner, getLogger("flwr"))
         kind = msg.metadata.message_type.partition(".")[0]
         if kind != "train":
             numbers = gate.measure(kind, lambda: _numbers(_asked(app, msg, context)))

@@ -26,8 +26,6 @@ Numbers: TypeAlias = Mapping[str, object]
 Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
 """Trains, and returns all tensors of the model, changed, and the app's numbers."""
 
-_log = logging.getLogger(__name__)
-
 
 class Gate:
     """One owner's ledger and kept replies, for the length of one message.
@@ -36,13 +34,13 @@ class Gate:
     once, and asked for again it gives the stored bytes or a refusal.  Arrays leave only through the mechanism, other
     numbers only if the owner allows them by name, and of an error only its kind.  Once the data was touched, every
     answer is a release: a training that fails sends the noise of an unchanged model, because whether it fails may
-    depend on the data, and a refusal would tell that without noise.
+    depend on the data, and a refusal would tell that without noise.  The reason is written to ``log`` alone.
     """
 
-    __slots__ = ("_ledger", "_owner", "_store")
+    __slots__ = ("_ledger", "_log", "_owner", "_store")
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self, owner: Owner, log: logging.Logger | None = None) -> None:
+        self._owner, self._log = owner, log or logging.getLogger("pausefl")
         self._store = ReplyStore(owner.ledger.with_name(f"{owner.ledger.name}-replies"), owner.keep)
         with refusing("unready", PauseError):
             self._open(owner)
@@ -121,7 +119,7 @@ class Gate:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            _log.error("pausefl: the app failed; its error stays here", exc_info=error)
+            self._log.error("pausefl: the app failed; its error stays here", exc_info=error)
             raise Refused("failed", "the app raised an exception") from error
 
     def _trained(
@@ -135,7 +133,7 @@ class Gate:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            _log.error("pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
+            self._log.error("pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
             return difference(model, model, layers), {WEIGHT: 1}
         return update, numbers
 

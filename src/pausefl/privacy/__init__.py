@@ -49,4 +49,5 @@ def __getattr__(name: str) -> Any:
         from pausefl.privacy.ledger.sqlite import SqliteLedger
 
         return SqliteLedger
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    gone = "; use SqliteLedger" if name in ("Ledger", "MemoryLedger") else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{gone}")

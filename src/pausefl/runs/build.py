@@ -8,6 +8,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import MECHANISMS, Mechanism
+from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
 from pausefl.runs.network import build_availability, build_latency
@@ -71,4 +72,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 
 
 def _mechanism(privacy: Privacy) -> Mechanism:
-    return MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
+    mechanism = MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
+    fine, most = mechanism.guarantee.delta <= DELTA_LIMIT, f"at most {DELTA_LIMIT:g}, the limit of a client's life"
+    require(fine, "privacy.delta", mechanism.guarantee.delta, most, "no release could ever be made")
+    return mechanism

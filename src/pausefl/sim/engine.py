@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pausefl.errors import BudgetExceededError, require
 from pausefl.privacy import Mechanism, Schedule, SimulatedNoise
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, charged_epsilon
+from pausefl.privacy.ledger.charge import charged_epsilon, releases_within_limit
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.selector.round import Selection
@@ -121,9 +121,16 @@ class Simulation:
             return "no privacy: updates were sent as they are"
         guarantee = self._mechanism.guarantee
         said = replace(guarantee, delta=0.0).sentence(self.selector.reward.schedule.budget, len(self.model))
-        most = int(self.selector.cohort.picks.max())
-        slack = f"; delta = {_delta(guarantee.delta, most):g} after {most} releases" if guarantee.delta else ""
+        slack = ""
+        if guarantee.delta:
+            made = self._most_releases(guarantee.delta)
+            ended = ", and its limit allows no more" if made < int(self.selector.cohort.picks.max()) else ""
+            slack = f"; delta = {made * guarantee.delta:g} after {made} releases{ended}"
         return f"{said}{slack}; simulated noise, not private"
+
+    def _most_releases(self, delta: float) -> int:
+        """Return how many releases the client picked most often has made; the limit on delta ends them."""
+        return min(int(self.selector.cohort.picks.max()), releases_within_limit(delta))
 
     def client_accuracies(self) -> FloatArray:
         """Return the model's accuracy (percent) on each client's own data."""
@@ -205,14 +212,10 @@ class Simulation:
         if self._mechanism is None:
             return {"max_leakage": None if self._learner is not None else float(spent[0])}  # None: without bound
         leakage = {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
-        if self._mechanism.guarantee.delta:
-            leakage["max_delta"] = _delta(self._mechanism.guarantee.delta, int(picks.max()))
+        delta = self._mechanism.guarantee.delta
+        if delta:
+            leakage["max_delta"] = self._most_releases(delta) * delta
         return leakage
-
-
-def _delta(each: float, releases: int) -> float:
-    """Return the delta of so many releases; a client at the limit makes no more of them."""
-    return min(releases * each, DELTA_LIMIT)
 
 
 def _ready(scores: Scores) -> Future[Scores]:

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.flower.protocol import record_of
-from pausefl.privacy.mechanisms.layers import Tensor, narrowed
+from pausefl.privacy.mechanisms.layers import Tensor
 
 _ACCOUNTANT = ("compose", "get_epsilon")
 """What Flower's accountants can do: they share no class."""
@@ -118,10 +118,9 @@ def _like(values: Tensor, model: Tensor) -> Tensor:
     kind = model.dtype
     if values.dtype == kind:
         return values
-    if kind.kind == "f":
-        return narrowed(values, kind)
     if kind.kind not in "iub" or values.shape != model.shape:
-        return values.astype(kind)
+        with np.errstate(over="ignore"):  # a model that has become infinite is refused by every client, uncharged
+            return values.astype(kind)
     # A mean of counters, say: the nearest whole number there is, and the model's own where there is none.
     low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     wide = np.rint(np.asarray(values, dtype=np.float64))

@@ -85,6 +85,11 @@ class Past:
     deltas: Sequence[float]
 
 
+def releases_within_limit(delta: float, spent: float = 0.0) -> int:
+    """Return how many releases of this delta the limit allows beside what is ``spent``: rather one too few."""
+    return max(0, int((DELTA_LIMIT - spent) / delta * (1.0 + 1e-12)))
+
+
 def charged_epsilon(
     schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Iterable[float], subject: object
 ) -> Epsilon:

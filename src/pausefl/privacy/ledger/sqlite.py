@@ -70,11 +70,11 @@ class SqliteLedger:
     budget and schedule of a subject never change.  A call that raises has charged nothing.  There is no way to take a
     charge back: a release that failed after its reservation stays charged.
 
-    Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers the
-    rows it has checked: ``reserve`` compares them with the file if that has been touched since, and computes the hashes
-    of new rows only.  So an older copy that is put in the file's place shows too.  Two things do not show to one who
-    opens a ledger afresh: an older copy, and a rewriting that recomputes every hash.  Against both, note the head
-    elsewhere and give it to :meth:`verify`.
+    Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers
+    the rows it has checked: ``reserve`` compares them with the file, unless nobody touched it since the last
+    ``reserve``, and computes the hashes of new rows only.  So an older copy that is put in the file's place shows
+    too.  Two things do not show to somebody who opens a ledger afresh: an older copy, and a rewriting that recomputes
+    every hash.  Against both, note the head elsewhere and give it to :meth:`verify`.
 
     A new file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
     an empty file is a damaged one.  Only its owner may read it, unless you change that.
@@ -172,12 +172,11 @@ class SqliteLedger:
         known = self._rows
         with self._connection() as connection:
             connection.execute("BEGIN")
-            touched = _touched(self.path)
             rows = self._checked(connection, known, afresh=True)
         hashes = [START, *(row[-1] for row in rows)]
         if head is not None and head not in hashes:
             raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
-        self._rows, self._touched = rows, touched
+        self._rows, self._touched = rows, None
         return Head(len(rows), hashes[-1])
 
     def _checked(self, connection: sqlite3.Connection, known: list[Row], *, afresh: bool = False) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.accountant import Leakage, compose, events_of
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge, releases_within_limit
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
 from pausefl.types import Epsilon
 
@@ -98,8 +98,7 @@ def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int |
     plays, last = len(rows), rows[-1]
     ends = []
     if last.delta > 0.0:
-        # The same rounding as a reservation's: a little short rather than one too many.
-        ends.append((max(0, int((DELTA_LIMIT - slack) / last.delta * (1.0 + 1e-12))), "delta"))
+        ends.append((releases_within_limit(last.delta, slack), "delta"))
     until, schedule = None, known_schedule(last.schedule)
     if schedule is not None:  # of one from elsewhere it is known what is left, but not how fast it goes
         until = _first(lambda count: float(schedule.spent(count)) >= 0.99 * last.budget, plays)

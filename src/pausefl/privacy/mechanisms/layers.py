@@ -115,7 +115,7 @@ def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[st
 def narrowed(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
     """Return values in a precision that may be narrower; what it cannot hold becomes the largest it can."""
     most = float(np.finfo(kind).max)
-    return values if kind == np.float64 else np.clip(values, -most, most).astype(kind)
+    return np.clip(values, -most, most).astype(kind) if kind != values.dtype else values
 
 
 def _check(name: str, tensor: object) -> None:
