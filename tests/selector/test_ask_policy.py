@@ -157,6 +157,34 @@ def test_columns_are_read_only(name: str, available: list[str] | None) -> None:
         column[0] = 1
 
 
+@pytest.mark.parametrize("available", [None, ["a", "b", "c"]])
+def test_rows_and_objective_are_read_only(available: list[str] | None) -> None:
+    policy = Answering(lambda candidates: [0])
+    sel = Selector({"a": 1, "b": 1, "c": 1, "d": 1}, 1, policy, clusters=[0, 0, 1, 1], rho=0.1)
+    sel.select(available)
+    seen = policy.seen
+    for column in (seen.rows, seen.objective.ucb, seen.objective.score, seen.objective.clusters):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), SystemExit("bye"), BaseException("odd")])
+def test_a_policy_cannot_end_the_program(raised: BaseException) -> None:
+    def leaves(candidates: Candidates) -> object:
+        raise raised
+
+    with pytest.raises(UserCodeError, match=f"{type(raised).__name__}.*, at .*test_ask_policy.py:"):
+        Selector(np.ones(4), 2, Answering(leaves)).select()
+
+
+def test_the_user_can_end_the_program() -> None:
+    def interrupted(candidates: Candidates) -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Selector(np.ones(4), 2, Answering(interrupted)).select()
+
+
 def test_columns_are_worked_out_once_and_only_when_asked_for() -> None:
     asked = []
     seen = Candidates(

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from pausefl.errors import StateFileError
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.rewards import LabelDiversity
-from pausefl.selection import Annealer, Policy, SaPause
+from pausefl.selection import POLICIES, Annealer, Fastest, Policy, SaPause
 from pausefl.selector import Selector
 from pausefl.selector.round import Selection
 
@@ -300,6 +302,78 @@ def test_a_set_function_that_is_a_dataclass_is_known_by_its_values() -> None:
     same.restore(*one.state())
     with pytest.raises(StateFileError, match="phi is LabelDiversity"):
         other.restore(*one.state())
+
+
+@dataclass(eq=False)
+class Weighted(Policy):
+    """A policy with fields of many kinds."""
+
+    name = "weighted"
+    weights: object = None
+    rule: Callable[..., float] = spread
+
+    def pick(self, candidates: object) -> object:
+        raise NotImplementedError
+
+
+BIG = np.arange(5000.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (SaPause(Annealer(steps=10)), SaPause(Annealer(steps=np.int64(10), kappa=3000))),
+        (Fastest({0: 1.0, 1: 2.0, 2: 3.0}), Fastest({2: 3, 1: np.float32(2.0), 0: 1})),
+        (Weighted(BIG, even), Weighted(BIG.astype(np.int32), even)),
+        (Weighted([{"a": {1, 2}}, LabelDiversity(LABELS)]), Weighted([{"a": {2.0, 1}}, LabelDiversity(LABELS)])),
+        (Weighted(Own(1.0, 2.0)), Weighted(Own(1.0, 2.0))),
+        (Weighted(-0.0), Weighted(0)),
+    ],
+)
+def test_settings_that_are_equal_are_the_same(one: Policy, same: Policy) -> None:
+    Selector(np.ones(3), 1, same).restore(*Selector(np.ones(3), 1, one).state())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Weighted(BIG), Weighted(np.where(BIG == 2500, 0.0, BIG))),
+        (Weighted(BIG), Weighted(BIG.reshape(50, 100))),
+        (Weighted(np.array([2**62])), Weighted(np.array([2**62 + 1]))),
+        (Weighted(np.array(["a"])), Weighted(np.array(["b"]))),
+        (Weighted(2**62), Weighted(2**62 + 1)),
+        (Weighted(1), Weighted(True)),
+        (Weighted(1), Weighted("1.0")),
+        (Weighted((1, 2)), Weighted([1, 2])),
+        (Weighted({"a": 1}), Weighted({"a": 2})),
+        (Weighted(rule=spread), Weighted(rule=even)),
+    ],
+)
+def test_settings_that_differ_are_refused(one: Policy, other: Policy) -> None:
+    with pytest.raises(StateFileError, match="its policy is Weighted"):
+        Selector(np.ones(3), 1, other).restore(*Selector(np.ones(3), 1, one).state())
+
+
+def test_a_large_set_function_is_known_by_all_its_values() -> None:
+    one, same, other = (
+        Selector({"a": 1, "b": 1}, 1, "brute", phi=LabelDiversity({"a": BIG, "b": last}))
+        for last in (BIG, BIG.astype(np.int64), np.where(BIG == 2500, 0.0, BIG))
+    )
+    same.restore(*one.state())
+    with pytest.raises(StateFileError, match="phi is LabelDiversity"):
+        other.restore(*one.state())
+
+
+@pytest.mark.parametrize("policy", [SaPause(Annealer(steps=9)), Fastest({1: 2.0, 0: 1.0, 2: 3.0}), Fastest(np.ones(3))])
+def test_settings_as_earlier_files_have_them_are_the_same(policy: Policy) -> None:
+    header, arrays = Selector(np.ones(3), 1, policy).state()
+    Selector(np.ones(3), 1, policy).restore(header | {"settings": repr(policy)}, arrays)
+
+
+def test_default_settings_are_stored_as_ever(tmp_path: Path) -> None:
+    for name, kind in POLICIES.items():
+        sel = Selector(np.ones(3), 1, name)
+        assert sel.state()[0]["settings"] in (repr(kind()), name)
 
 
 def test_stored_sizes_win() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
@@ -66,12 +68,12 @@ class Candidates:
     @cached_property
     def ucb(self) -> FloatArray:
         """Upper confidence bound on the speed: zeta·mean_speed + speed_bonus; infinite for a client never picked."""
-        return _read_only(self.objective.ucb)
+        return read_only(self.objective.ucb)
 
     @cached_property
     def score(self) -> FloatArray:
         """What the client adds to the reward but for speed: (alpha·generalization + gamma·budget_left) / m."""
-        return _read_only(self.objective.score)
+        return read_only(self.objective.score)
 
     @cached_property
     def mean_speed(self) -> FloatArray:
@@ -108,11 +110,11 @@ class Candidates:
         """Whether each of *all* clients, in order of arrival, is a candidate in this round."""
         mask = np.zeros(len(self.all_ids), dtype=np.bool_)
         mask[self.rows] = True
-        return _read_only(mask)
+        return read_only(mask)
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         everyone = self.columns[name]()
-        return _read_only(everyone if len(self.rows) == len(everyone) else everyone[self.rows])
+        return read_only(everyone if len(self.rows) == len(everyone) else everyone[self.rows])
 
 
 class Policy(ABC):
@@ -142,7 +144,7 @@ class Policy(ABC):
 
     def settings(self) -> str:
         """Describe the parameters, so that a saved state is not continued with others."""
-        return repr(self) if is_dataclass(self) else self.name
+        return described(self) if is_dataclass(self) else self.name
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
         """Take note of the model updates that these clients sent, a row each."""
@@ -155,7 +157,43 @@ class Policy(ABC):
         """Continue from what ``state`` returned."""
 
 
-def _read_only(array: _Array) -> _Array:
+def read_only(array: _Array) -> _Array:
+    """Return a view of an array that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def described(value: object) -> str:
+    """Return a value as text that is the same for equal values, in any process: settings are compared by it.
+
+    >>> described({"b": np.int64(3), "a": described}) == described({"a": described, "b": 3.0})
+    True
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.ndarray):
+        return f"array({value.shape}, {blake2b(_content(value), digest_size=8).hexdigest()})"
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = ", ".join(f"{one.name}={described(getattr(value, one.name))}" for one in fields(value) if one.repr)
+        return f"{type(value).__qualname__}({inside})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{described(key)}: {described(one)}' for key, one in value.items()))}}}"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(described, value)))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(map(described, value))})"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        small = isinstance(value, float) or (abs(value) < 1e300 and float(value) == value)
+        return repr(float(value) + 0.0 if small else value)  # + 0.0: -0.0 is 0.0
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _content(array: npt.NDArray[Any]) -> bytes:
+    """Return the bytes of an array as fractions, if they can hold its values; else those of its description."""
+    if array.dtype.kind in "biuf":
+        numbers = array.astype(np.float64) + 0.0
+        if array.dtype.kind in "bf" or np.abs(numbers).max(initial=0.0) < 2**53:
+            return numbers.tobytes()
+    return described(array.tolist()).encode(errors="replace")

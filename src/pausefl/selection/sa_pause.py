@@ -36,6 +36,7 @@ class SaPause(Policy):
     ) -> SaPause:
         """Return it by the values that a configuration can hold; see :class:`Annealer`."""
         require(start in (None, "random"), "start", start, "'random'", "leave it out")
+        require(isinstance(restarts, bool), "restarts", restarts, "true or false", "leave it out")
         return cls(Annealer(steps=steps, kappa=kappa, graph=graph, restarts=restarts), start)
 
     def pick(self, candidates: Candidates) -> IntArray:

@@ -5,13 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require
 from pausefl.selection import Candidates, Policy, Solution
-from pausefl.system.import_path import reason
+from pausefl.system.import_path import defined_at, reason
 from pausefl.types import ClientId, FloatArray, IntArray, Seconds
+
+
+def checked_policy(policy: object) -> Policy:
+    """Return the policy, if it is one with a name and a size."""
+    if not isinstance(policy, Policy):
+        raise InvalidValueError(
+            f"policy is {policy!r}, but must be a name or a Policy; subclass pausefl.selection.Policy"
+        )
+    kind = type(policy)
+    if not isinstance(getattr(policy, "name", None), str):
+        raise InvalidValueError(f"policy {kind.__name__} has no name; set the class attribute name{_at(kind)}")
+    if policy.size not in ("exactly m", "at most m", "all"):
+        raise InvalidValueError(
+            f"policy {policy.name!r} has size {_short(policy.size)!r}, but must have 'exactly m', 'at most m' or "
+            f"'all'; mend it{_at(kind)}"
+        )
+    return policy
 
 
 def ask(policy: Policy, candidates: Candidates) -> Solution:
@@ -34,15 +53,50 @@ def teach(policy: Policy, rows: IntArray, updates: FloatArray) -> None:
         policy.learn(rows, updates)
 
 
+def settings_of(policy: Policy) -> str:
+    """Return the policy's description of its parameters."""
+    with blaming(policy, "settings"):
+        text: object = policy.settings()
+    if not isinstance(text, str):
+        raise InvalidValueError(
+            f"policy {policy.name!r} returned a {type(text).__name__} ({_short(text)}), but must return text; "
+            f"{_mend(policy, 'settings')}"
+        )
+    return text
+
+
+def state_of(policy: Policy) -> dict[str, npt.NDArray[Any]]:
+    """Return what the policy has to remember, as arrays that a file can hold."""
+    with blaming(policy, "state"):
+        arrays = {name: np.asarray(value) for name, value in policy.state().items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise InvalidValueError(
+                f"policy {policy.name!r} returned {name!r} = {_short(array)}, but must return arrays of numbers or "
+                f"text; {_mend(policy, 'state')}"
+            )
+    return arrays
+
+
 @contextmanager
 def blaming(policy: Policy, method: str) -> Iterator[None]:
     """Turn whatever a policy of somebody's own may raise into one line with its file and line."""
     try:
         yield
-    except PauseError:
+    except (PauseError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
-        raise UserCodeError(f"policy {policy.name!r} failed in {method}() ({reason(error)}); mend it") from error
+    except BaseException as error:  # sys.exit() too
+        said = reason(error, getattr(type(policy), method))
+        raise UserCodeError(f"policy {policy.name!r} failed in {method}() ({said}); mend it") from error
+
+
+def _mend(policy: Policy, method: str) -> str:
+    return f"mend its {method}(){_at(getattr(type(policy), method))}"
+
+
+def _at(thing: object) -> str:
+    place = defined_at(thing)
+    return f" at {place}" if place else ""
 
 
 def _checked_positions(policy: Policy, positions: object, candidates: Candidates) -> IntArray:
@@ -55,7 +109,7 @@ def _checked_positions(policy: Policy, positions: object, candidates: Candidates
         shown = members[:20].tolist() if whole else f"a {type(positions).__name__} ({_short(positions)})"
         raise InvalidValueError(
             f"policy {policy.name!r} returned {shown}, but must return an array or a list of {policy.size} distinct "
-            f"positions below {count}, with m = {m}; mend its pick()"
+            f"positions below {count}, with m = {m}; {_mend(policy, 'pick')}"
         )
     return members.astype(np.int64)
 
@@ -70,7 +124,7 @@ def _checked_weights(policy: Policy, weights: object, count: int) -> FloatArray 
     if found.shape != (count,) or not (found > 0.0).all() or abs(float(found.sum()) - 1.0) > 1e-9:
         raise InvalidValueError(
             f"policy {policy.name!r} returned weights {_short(weights)}, but must return {count} above 0 "
-            "that sum to 1; mend its pick()"
+            f"that sum to 1; {_mend(policy, 'pick')}"
         )
     return found
 

@@ -12,6 +12,7 @@ from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
 from pausefl.rewards import Reward, Terms, collisions, speed_bonus
 from pausefl.rng import stream, tickets
 from pausefl.selection import Candidates, Objective, Solution
+from pausefl.selection.policy import read_only
 from pausefl.selector.cohort import Cohort
 from pausefl.types import BoolArray, ClientId, IntArray
 
@@ -87,7 +88,7 @@ class Problem:
         cohort, reward = self.cohort, self.reward
         return Candidates(
             objective=self.objective(terms, rows),
-            rows=rows,
+            rows=read_only(rows),
             all_ids=cohort.ids,
             columns={
                 "mean_speed": lambda: reward.mean_speed(cohort.rate, cohort.fastest_seen),
@@ -106,10 +107,11 @@ class Problem:
     def objective(self, terms: Terms, rows: IntArray) -> Objective:
         """Return what is maximised, over positions in ``rows``."""
         part: IntArray | slice = slice(None) if len(rows) == len(self.cohort) else rows
-        clusters = None if self.clusters is None else self.clusters[part]
+        clusters = None if self.clusters is None else read_only(self.clusters[part])
         m = min(self.per_round, len(rows))
         phi = None if self.phi is None else self._phi_of(rows, self.phi)
-        return Objective(terms.ucb[part], terms.score[part], m, clusters, self.reward.collision, phi)
+        ucb, score = read_only(terms.ucb[part]), read_only(terms.score[part])
+        return Objective(ucb, score, m, clusters, self.reward.collision, phi)
 
     def selection(self, terms: Terms, rows: IntArray, solution: Solution) -> Selection:
         """Return a solution as ids and reasons."""

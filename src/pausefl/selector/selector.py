@@ -12,20 +12,24 @@ from typing import Any, Self
 
 import numpy as np
 
-from pausefl.errors import (
-    InvalidValueError,
-    NotEnoughClientsError,
-    OutOfOrderError,
-    require,
-)
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, require
 from pausefl.privacy import Geometric
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
-from pausefl.selector.checks import ask, observed_seconds, observed_updates, teach
+from pausefl.selector.checks import (
+    ask,
+    blaming,
+    checked_policy,
+    observed_seconds,
+    observed_updates,
+    settings_of,
+    state_of,
+    teach,
+)
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.round import Phi, Problem, Selection, cluster_column
 from pausefl.selector.state import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
-from pausefl.system.state_file import read_state, write_state
+from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
 _KIND = "selector"
@@ -71,13 +75,7 @@ class Selector:
         seed: int = 0,
     ) -> None:
         self._reward = Reward(alpha, beta, gamma, zeta, rho, schedule or Geometric(40.0, 0.04), tau_min)
-        self._policy = policy_by_name(policy) if isinstance(policy, str) else policy
-        if not isinstance(self._policy, Policy):
-            raise InvalidValueError(
-                f"policy is {policy!r}, but must be a name or a Policy; subclass pausefl.selection.Policy"
-            )
-        if not isinstance(getattr(self._policy, "name", None), str):
-            raise InvalidValueError(f"policy {type(self._policy).__name__} has no name; set the class attribute name")
+        self._policy = checked_policy(policy_by_name(policy) if isinstance(policy, str) else policy)
         if phi is not None and not callable(phi):
             raise InvalidValueError(f"phi is {phi!r}, but must be a function of a set of client ids; pass one")
         self._phi = phi
@@ -211,7 +209,7 @@ class Selector:
             "schedule": stored_schedule(self._reward.schedule),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
-            "settings": self._policy.settings(),
+            "settings": settings_of(self._policy),
             "ids": None if isinstance(cohort.ids, range) else [i if isinstance(i, str) else int(i) for i in cohort.ids],
             "fastest_seen": cohort.fastest_seen if math.isfinite(cohort.fastest_seen) else None,
             "per_round": self._per_round,
@@ -226,7 +224,7 @@ class Selector:
             chosen, arrays["pending"] = self._pending
             if chosen.weights is not None:
                 arrays["pending_weights"] = np.array([chosen.weights[i] for i in chosen.members])
-        arrays |= {f"policy.{name}": value for name, value in self._policy.state().items()}
+        arrays |= {f"policy.{name}": value for name, value in state_of(self._policy).items()}
         return header, arrays
 
     @classmethod
@@ -249,13 +247,14 @@ class Selector:
 
         Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.
         """
-        check_same(self.state(), (header, arrays))
+        check_same(self.state(), (header, arrays), self._policy)
         self._cohort.restore(
             {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
         )
         self._rounds = header["rounds"]
-        self._policy.restore({n.removeprefix("policy."): v for n, v in arrays.items() if n.startswith("policy.")})
+        with blaming(self._policy, "restore"):
+            self._policy.restore(arrays_under("policy", arrays))
         self._pending = None
         if "pending" in arrays:
             self._reopen(arrays["pending"], arrays.get("pending_weights"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from hashlib import blake2b
@@ -14,6 +13,7 @@ import numpy as np
 from pausefl.errors import StateFileError
 from pausefl.privacy.schedule import describe_schedule, described_schedule
 from pausefl.selection import POLICIES, Policy, policy_by_name
+from pausefl.selection.policy import described
 from pausefl.selector.round import Phi
 from pausefl.types import BudgetSchedule
 
@@ -49,19 +49,22 @@ def stored_phi(phi: Phi | None) -> str | None:
     """Return by what a set function is known: a function by its name, a dataclass also by its values."""
     if phi is None or not is_dataclass(phi):
         return None if phi is None else str(getattr(phi, "__qualname__", type(phi).__qualname__))
-    values = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(phi))
-    return f"{type(phi).__qualname__} {blake2b(values.encode(errors='replace'), digest_size=8).hexdigest()}"
+    values = described(phi).encode(errors="replace")
+    return f"{type(phi).__qualname__} {blake2b(values, digest_size=8).hexdigest()}"
 
 
 def check_same(
-    mine: tuple[Mapping[str, Any], Mapping[str, Any]], stored: tuple[Mapping[str, Any], Mapping[str, Any]]
+    mine: tuple[Mapping[str, Any], Mapping[str, Any]],
+    stored: tuple[Mapping[str, Any], Mapping[str, Any]],
+    policy: Policy,
 ) -> None:
     """Refuse the state of a selector that was made with other arguments, whichever of them differs.
 
     Data sizes are not compared: ``join`` may have changed them, so the stored ones win.
     """
     for name, here, there in _pairs(mine, stored):
-        if here != there:
+        older = name == "policy" and is_dataclass(policy) and there == repr(policy)  # as earlier files have it
+        if here != there and not older:
             shown = _from_difference(str(there), str(here))
             raise StateFileError(
                 f"the state is of another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from importlib import import_module
+from inspect import getsourcefile, getsourcelines
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -23,19 +24,33 @@ def imported(path: str, key: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
-    except Exception as error:  # whatever somebody's own module may raise
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # whatever somebody's own module may raise, sys.exit() too
         raise InvalidValueError(
             f"{key} is {path!r}, but cannot be imported ({reason(error)}); it is looked up beside the configuration, "
             "in the current folder and on PYTHONPATH"
         ) from error
 
 
-def reason(error: BaseException) -> str:
-    """Return an exception of somebody's own code in one line, with the file and the line that it comes from."""
+def reason(error: BaseException, called: object = None) -> str:
+    """Return an exception of somebody's own code in one line, with the file and the line that it comes from.
+
+    Where no line of theirs was running, it is the line that begins what was ``called``.
+    """
     said = error.msg if isinstance(error, SyntaxError) else str(error)
     first = said.splitlines()[0] if said else ""
-    place = _place(error)
+    place = _place(error) or defined_at(called)
     return type(error).__name__ + (f": {first}" if first else "") + (f", at {place}" if place else "")
+
+
+def defined_at(thing: object) -> str | None:
+    """Return file:line of the class or function, if it can be found and is not ours."""
+    try:
+        file, line = getsourcefile(thing), getsourcelines(thing)[1]  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return None
+    return None if file is None or file.startswith(_OURS) else _shown(file, line)
 
 
 def _place(error: BaseException) -> str | None:
