@@ -1,5 +1,6 @@
 """A run's file is validated key by key, and comes back as it was."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
-from pausefl.runs.config import Config, load_config, make_config
+from pausefl.runs.config import ONE_RUN, Config, differences, load_config, make_config
 from pausefl.runs.folder import stored_config
 
 
@@ -82,3 +83,28 @@ def test_any_text_comes_back_as_it_was(
     folder = tmp_path_factory.mktemp("run")
     (folder / "config.toml").write_text(config.toml(), encoding="utf-8", newline="")
     assert stored_config(folder) == load_config(folder / "config.toml") == config
+
+
+@pytest.mark.parametrize("value", ["2024-01-01", "12:00:00", "nan", "[1, [nan]]", "{a = {b = 2024-01-01}}"])
+def test_an_option_that_cannot_be_kept_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"selection\.options\.x is .*, but must be a number, a text") as refused:
+        make_config({}, [f"selection.options.x={value}"])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["1", "-1.5", "inf", "true", "'a'", "[1, 'b']", "{a = [true]}"])
+def test_options_keep_their_type(value: str) -> None:
+    config = make_config({}, [f"selection.options.x={value}"])
+    assert make_config(tomllib.loads(config.toml())).toml() == config.toml()
+    assert not differences(config, make_config(tomllib.loads(config.toml())), ONE_RUN)
+
+
+@pytest.mark.parametrize("other", ["true", "1.0", "'1'", "[1]"])
+def test_options_of_another_type_make_another_run(other: str) -> None:
+    one, two = (make_config({}, [f"selection.options.x={value}"]) for value in ("1", other))
+    assert list(differences(one, two, ONE_RUN)) == ["selection.options"]
+
+
+def test_a_title_is_short() -> None:
+    config = make_config({}, [f"selection.options.x={'a' * 1000}", "selection.options.y=2"])
+    assert config.title == f"pause (x={'a' * 39}…, y=2)"

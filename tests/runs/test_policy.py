@@ -56,6 +56,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
         ("sa-pause", {"kappa": 3.0}, "policy 'sa-pause' takes graph, restarts, start"),
         ("sa-pause", {"graph": "grey"}, "graph is 'grey'"),
         ("sa-pause", {"start": 3}, "start is 3, but must be 'random'"),
+        ("sa-pause", {"restarts": "foo"}, "restarts is 'foo', but must be true or false"),
         ("sa-pause-as-published", {"steps": 3}, "takes no options"),
         ("puase", {}, "did you mean 'pause'?"),
     ],
@@ -100,7 +101,35 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
             HEAD + PICK + "    def learn(self, rows, updates):\n        {}['a']\n",
             "failed in learn() (KeyError: 'a', at MINE:8)",
         ),
-        (HEAD + PICK + "    def state(self):\n        {}['a']\n", "failed in a trial (KeyError: 'a', at MINE:8)"),
+        (HEAD + PICK + "    def state(self):\n        {}['a']\n", "failed in state() (KeyError: 'a', at MINE:8)"),
+        (
+            HEAD + PICK + "    def state(self):\n        return {'x': None}\n",
+            "returned 'x' = None, but must return arrays of numbers or text; mend its state() at MINE:7",
+        ),
+        (
+            HEAD + PICK + "    def state(self):\n        return {'x': [[1], [2, 3]]}\n",
+            "failed in state() (ValueError: setting an array element with a sequence.",
+        ),
+        (HEAD + PICK + "    def state(self):\n        return 3\n", "no attribute 'items', at MINE:7); mend it"),
+        (
+            HEAD + PICK + "    def settings(self):\n        return {'x'}\n",
+            "returned a set ({'x'}), but must return text; mend its settings() at MINE:7",
+        ),
+        (HEAD + PICK + "    def settings(self):\n        return 1, 2\n", "returned a tuple ((1, 2)), but must return"),
+        (HEAD + PICK + "    def settings(self):\n        1 / 0\n", "failed in settings() (ZeroDivisionError"),
+        (
+            HEAD + PICK + "    def restore(self, state):\n        state['x']\n",
+            "failed in restore() (KeyError: 'x', at MINE:8)",
+        ),
+        (
+            HEAD + "    size = 'lots'\n" + PICK,
+            "has size 'lots', but must have 'exactly m', 'at most m' or 'all'; mend it at MINE:3",
+        ),
+        (PICKS + "[0, 0]\n", "with m = 2; mend its pick() at MINE:5"),
+        ("raise SystemExit\n", "cannot be imported (SystemExit, at MINE:1)"),
+        (HEAD + MADE_WITH.format("", "raise SystemExit") + PICK, "cannot be made (SystemExit, at MINE:6)"),
+        (PICKS + "exit(0)\n", "failed in pick() (SystemExit: 0, at MINE:6)"),
+        (HEAD + PICK + "    @property\n    def learns(self):\n        exit(0)\n", "failed in a trial (SystemExit"),
         (HEAD + MADE_WITH.format("a", "pass") + PICK, "cannot be made (TypeError: Mine.__init__() missing"),
         (
             HEAD + MADE_WITH.format("a=0", "[][a]") + PICK,
@@ -149,7 +178,15 @@ def test_an_exception_of_a_user_keeps_its_cause(mine) -> None:
     assert isinstance(refused.value.__cause__, ZeroDivisionError)
 
 
-def test_a_study_gives_options_to_the_policies_that_take_them(tmp_path: Path) -> None:
+def test_a_policy_cannot_change_its_run(mine) -> None:
+    path = mine(HEAD + MADE_WITH.format("x", "x.append(len(x))") + PICK)
+    config = settings(path, x=[7])
+    build(config)
+    assert config.selection.options == {"x": [7]}
+
+
+def test_a_study_gives_options_to_the_policies_that_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     study = load_study(str(EXAMPLE))
     tasks = study.tasks(tmp_path, "smoke", overrides=["selection.options.speed_power=2.5"])
     found = {task.config.selection.policy: task.config.selection.options for task in tasks}

@@ -146,3 +146,83 @@ def test_a_bad_reference_is_refused_before_anything_is_trained(tmp_path: Path) -
     with pytest.raises(ConfigError, match="cannot be read as a reference curve"):
         trained("small-noniid").play(order, run_many)
     assert not (tmp_path / "out").exists()
+
+
+TWO = """import pausefl
+
+class P(pausefl.Policy):
+    name = "p"
+    def __init__(self, x=0): pass
+    def pick(self, candidates): return list(range(candidates.m))
+
+class Q(P):
+    name = "q"
+    def __init__(self, y=0): pass
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedStudy:
+    """A study of two classes of the user's own, each with an option."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "two_options.py").write_text(TWO)
+    (tmp_path / "st.toml").write_text(
+        '[study]\ntitle = "T"\npolicies = ["random", "two_options:P", "two_options:Q"]\n'
+        "[selection.options]\nx = 1\ny = 2\n[learning]\nenabled = false\n"
+    )
+    return trained(str(tmp_path / "st.toml"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "policies", "wanted"),
+    [
+        ([], [], [{}, {"x": 1}, {"y": 2}]),
+        ([], ["random"], [{}]),
+        ([], ["two_options:Q"], [{"y": 2}]),
+        (["selection.options={y=4}"], [], [{}, {}, {"y": 4}]),
+        (["selection.options.x=5"], [], [{}, {"x": 5}, {"y": 2}]),
+    ],
+)
+def test_each_policy_gets_the_options_that_it_takes(
+    two: TrainedStudy, tmp_path: Path, overrides: list[str], policies: list[str], wanted: list[dict]
+) -> None:
+    tasks = two.tasks(tmp_path / "out", "smoke", overrides=overrides, policies=policies)
+    assert [task.config.selection.options for task in tasks] == wanted
+
+
+@pytest.mark.parametrize("override", ["selection.options.z=1", "selection.options={y=4, z=1}"])
+@pytest.mark.parametrize("policies", [[], ["random"]])
+def test_an_option_that_no_policy_takes_is_refused(
+    two: TrainedStudy, tmp_path: Path, override: str, policies: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"selection\.options has 'z', but none of the policies takes it"):
+        two.tasks(tmp_path / "out", "smoke", overrides=[override], policies=policies)
+
+
+def test_an_option_that_the_only_policy_does_not_take_cannot_be_tuned(
+    two: TrainedStudy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["tune", str(tmp_path / "st.toml"), "selection.options.x", "1,2", "--out", str(tmp_path / "out")])
+    assert stop.value.code == 2
+    assert "selection.options has 'x', but policy 'random' takes no options" in capsys.readouterr().err
+    assert two.config("two_options:P", 0, "smoke", ["selection.options.x=3"]).selection.options == {"x": 3}
+
+
+def test_options_reach_classes_beside_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "beside_options.py").write_text(TWO)
+    (tmp_path / "st.toml").write_text(
+        '[study]\ntitle = "T"\npolicies = ["random", "beside_options:P"]\n[selection.options]\nx = 1\n'
+        "[learning]\nenabled = false\n"
+    )
+    common = ["--scale", "smoke", "--jobs", "1", "--out"]
+    for call in (
+        ["study", str(tmp_path / "st.toml"), *common, str(tmp_path / "out")],
+        ["tune", str(tmp_path / "st.toml"), "selection.options.x", "1,2", "--policy", "beside_options:P",
+         *common, str(tmp_path / "tuned")],
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as stop:
+            main(call)
+        shown = capsys.readouterr().err
+        assert not stop.value.code, shown
+        assert shown.count("runs code of its own: beside_options:P") == 1

@@ -53,6 +53,7 @@ def study(
     from pausefl.report.write import write_page
     from pausefl.studies.load import load_study
     from pausefl.studies.study import Order
+    from pausefl.studies.trained import TrainedStudy
 
     require_charts()
     chosen = load_study(name)
@@ -63,9 +64,11 @@ def study(
     )  # fmt: skip
 
     def train(tasks: Sequence[Task]) -> Sequence[RunData]:
-        use_own_modules(Path(name), [task.config for task in tasks])
         return play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
 
+    if isinstance(chosen, TrainedStudy):
+        names = chosen.about.policies
+        use_own_modules(Path(name), [chosen.with_all_options(one, 0, scale, order.overrides) for one in names])
     with _bar(chosen.name) as progress:
         outcome = chosen.play(order, train, progress)
     page = write_page(outcome.report, folder / "report.html")

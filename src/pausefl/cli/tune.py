@@ -44,10 +44,10 @@ def tune(
     folder = out or Path("runs") / f"tune-{chosen.name}-{key}"
     names = [value.strip() for value in values.split(",") if value.strip()]
     require(len(names) > 0, "values", values, "one value or more", "separate them by commas")
+    use_own_modules(Path(study), [chosen.with_all_options(policy, seed, scale, overrides or ())])
     tasks = [
         Task(chosen.config(policy, seed, scale, [*(overrides or []), f"{key}={value}"]), folder / folder_name(value))
         for value in names
     ]
-    use_own_modules(Path(study), [task.config for task in tasks])
     runs = play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
     (print_runs if as_json else show_runs)(runs)

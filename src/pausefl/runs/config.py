@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Set
 from copy import deepcopy
 from difflib import get_close_matches
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 else:  # for pydantic, which then names the choices in its errors
     ScheduleName = Literal[tuple(SCHEDULES)]
     MechanismName = Literal[tuple(MECHANISMS)]
+
+_SHOWN = 40
+"""How much of an option's value stands in a title."""
 
 ONE_RUN = frozenset({"run.rounds", "run.checkpoint_every"})
 """How far a run goes and how often it is saved does not make it another one."""
@@ -97,6 +102,17 @@ class SelectionSection(Section):
         if isinstance(content, Mapping) and "paper_scale" in content:
             raise ValueError("selection.paper_scale is gone; set selection.policy = 'sa-pause-as-published' instead")
         return content
+
+    @field_validator("options")
+    @classmethod
+    def _storable(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name, value in options.items():
+            if not _is_plain(value):
+                raise ValueError(
+                    f"selection.options.{name} is {_short(value)}, but must be a number, a text, true or false, or "
+                    "lists and tables of these; write a date as text"
+                )
+        return options
 
 
 class Privacy(Section):
@@ -185,7 +201,7 @@ class Config(Section):
     @property
     def title(self) -> str:
         """The run's policy, as tables and charts call it."""
-        options = ", ".join(f"{name}={value}" for name, value in self.selection.options.items())
+        options = ", ".join(f"{name}={_short(value)}" for name, value in self.selection.options.items())
         return (
             self.selection.policy
             + (f" ({options})" if options else "")
@@ -225,6 +241,24 @@ def flat(config: Config, without: Set[str] = frozenset()) -> dict[str, Any]:
 
 
 def differences(one: Config, other: Config, allowed: Set[str]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which two configurations differ beyond what is allowed, with both values."""
+    """Return the settings in which two configurations differ beyond what is allowed, with both values.
+
+    Values are compared as text, since true is not 1 for the policy that gets it as an option.
+    """
     a, b = flat(one, allowed), flat(other, allowed)
-    return {key: (a[key], b[key]) for key in a if a[key] != b[key]}
+    return {key: (a[key], b[key]) for key in a if _text(a[key]) != _text(b[key])}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, (list, dict)):
+        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (str, int)) or (isinstance(value, float) and not math.isnan(value))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

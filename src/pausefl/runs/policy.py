@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,13 +28,13 @@ def build_policy(config: Config, latency: LatencyModel) -> Policy:
     if is_own(selection):
         try_policy(config)
         return _own_policy(selection)
-    check_options(selection.policy, _named_options(selection.policy), selection.options)
+    check_options(selection.policy, known_options(selection), selection.options)
     if selection.policy == Fastest.name:
         return Fastest(latency.expected())
     kind = POLICIES[selection.policy]
     keys = {name: getattr(selection, name) for name in _KEYS if name in (option_names(kind) or [])}
     given = {name: value for name, value in keys.items() if value is not None}
-    return kind(**given, **selection.options)
+    return kind(**given, **deepcopy(selection.options))
 
 
 def is_own(selection: SelectionSection) -> bool:
@@ -40,59 +43,58 @@ def is_own(selection: SelectionSection) -> bool:
 
 
 def own_options(selection: SelectionSection) -> dict[str, Any]:
-    """Return those of the options that are this policy's; a class of the user's own may take any."""
-    if is_own(selection):
-        return dict(selection.options)
-    known = _named_options(selection.policy)
-    return {name: value for name, value in selection.options.items() if name in known}
+    """Return those of the options that this policy takes."""
+    known = known_options(selection) if selection.options else None  # without options, no code is imported
+    return {name: value for name, value in selection.options.items() if known is None or name in known}
 
 
 def try_policy(config: Config) -> None:
     """Play some rounds of a small made-up problem with a class of the user's own, and continue from its state."""
     selection = config.selection
     clients = min(config.network.clients, _TRIAL_CLIENTS)
-
-    def fresh() -> Selector:
-        return Selector(
-            np.arange(1.0, clients + 1), min(selection.per_round, clients), _own_policy(selection),
-            alpha=selection.alpha, beta=selection.beta, gamma=selection.gamma, zeta=selection.zeta, rho=selection.rho,
-            clusters=None if config.network.clusters is None else np.arange(clients) % config.network.clusters,
-            tau_min=config.network.tau_min,
-        )  # fmt: skip
-
-    tried = fresh()
+    tried = Selector(
+        np.arange(1.0, clients + 1), min(selection.per_round, clients), _own_policy(selection),
+        alpha=selection.alpha, beta=selection.beta, gamma=selection.gamma, zeta=selection.zeta, rho=selection.rho,
+        clusters=None if config.network.clusters is None else np.arange(clients) % config.network.clusters,
+        tau_min=config.network.tau_min,
+    )  # fmt: skip
     try:
         for number in range(_TRIAL_ROUNDS):
             there = np.arange(clients) != number  # one is away, if others are left
             chosen = tried.select(there if clients > 1 else None, allow_fewer=True)
             updates = {client: np.full(4, float(client)) for client in chosen} if tried.policy.learns else None
             tried.observe({client: config.network.tau_min * (1.0 + float(client)) for client in chosen}, updates)
-        fresh().restore(*tried.state())
-    except PauseError:
+        with TemporaryDirectory() as folder:
+            tried.save(Path(folder) / "state")
+            Selector.load(Path(folder) / "state", policy=_own_policy(selection)).select()
+    except (PauseError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:  # whatever a class of somebody's own may raise
+    except BaseException as error:  # whatever a class of somebody's own may raise, sys.exit() too
         raise UserCodeError(f"policy {selection.policy!r} failed in a trial ({reason(error)}); mend it") from error
 
 
-def _named_options(name: str) -> list[str]:
-    """Return what may stand in ``[selection.options]``."""
-    if name == Fastest.name:
+def known_options(selection: SelectionSection) -> list[str] | None:
+    """Return what may stand in ``[selection.options]`` for this policy; None if anything may."""
+    if is_own(selection):
+        try:
+            return option_names(imported(selection.policy, "selection.policy"))
+        except (TypeError, ValueError):  # nothing that can be called, or nothing that tells its arguments
+            return None
+    if selection.policy == Fastest.name:
         return []  # the latencies that it takes are the network's
-    policy_by_name(name)  # refuses a name that is not known
-    return [option for option in option_names(POLICIES[name]) or [] if option not in _KEYS]
+    policy_by_name(selection.policy)  # refuses a name that is not known
+    return [option for option in option_names(POLICIES[selection.policy]) or [] if option not in _KEYS]
 
 
 def _own_policy(selection: SelectionSection) -> Policy:
     path = selection.policy
     kind: Callable[..., Policy] = imported(path, "selection.policy")
+    check_options(path, known_options(selection), selection.options)
     try:
-        known = option_names(kind)
-    except (TypeError, ValueError):  # nothing that can be called, or nothing that tells its arguments
-        known = None
-    check_options(path, known, selection.options)
-    try:
-        made = kind(**selection.options)
-    except Exception as error:  # whatever a class of somebody's own may raise
+        made = kind(**deepcopy(selection.options))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # whatever a class of somebody's own may raise, sys.exit() too
         raise InvalidValueError(
             f"selection.policy is {path!r}, but cannot be made ({reason(error)}); it is called with selection.options"
         ) from error

@@ -66,7 +66,7 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
 
 def _extent(study: TrainedStudy, runs: Sequence[RunData]) -> str:
     """Say how much of the study these runs are."""
-    whole = study.config(study.about.policies[0], 0, "full").run.rounds
+    whole = study.with_all_options(study.about.policies[0], 0, "full").run.rounds
     rounds = sorted({len(run.records) for run in runs})
     seeds = sorted({sum(other.name == run.name for other in runs) for run in runs})
     missing = [policy for policy in study.about.policies if policy not in {run.name for run in runs}]

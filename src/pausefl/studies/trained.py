@@ -21,7 +21,8 @@ from pausefl.report.summary import by_policy, summarise
 from pausefl.runs.config import Config, make_config
 from pausefl.runs.folder import read_run, run_folders
 from pausefl.runs.parallel import Task
-from pausefl.runs.policy import own_options
+from pausefl.runs.policy import known_options, own_options
+from pausefl.selection import check_options
 from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
 from pausefl.system.settings import validated
 
@@ -57,7 +58,15 @@ class TrainedStudy(Study):
         return cls(name, validated(AboutTraining, about, "study"), sections)
 
     def config(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
-        """Return the run of one policy and seed."""
+        """Return the run of one policy and seed, with those of the file's options that the policy takes."""
+        config = self.with_all_options(policy, seed, scale, overrides)
+        given = make_config({}, [one for one in overrides if one.strip().startswith("selection.options")])
+        if given.selection.options:
+            check_options(policy, known_options(config.selection), given.selection.options)
+        return _with_own_options(config)
+
+    def with_all_options(self, policy: str, seed: int, scale: Scale, overrides: Sequence[str] = ()) -> Config:
+        """Return the run of one policy and seed, with the options of all policies; no code of the user's is needed."""
         plain, _, rest = policy.partition(" ")
         if rest not in _VARIANTS:
             known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
@@ -69,9 +78,7 @@ class TrainedStudy(Study):
                 raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
         few = ("data.train_size=300",) if "train_size" in self.sections.get("data", {}) else ()
         size = {"full": (), "half": self.about.half, "smoke": SMOKE + few}[scale]
-        config = make_config(self.sections, [*size, *chosen, *overrides])
-        selection = config.selection.model_copy(update={"options": own_options(config.selection)})
-        return config.model_copy(update={"selection": selection})
+        return make_config(self.sections, [*size, *chosen, *overrides])
 
     def tasks(
         self, out: Path, scale: Scale, seeds: int | None = None, overrides: Sequence[str] = (),
@@ -84,18 +91,19 @@ class TrainedStudy(Study):
                 raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
         count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
         require(count >= 1, "--seeds", count, "1 or more", "run at least one")
-        tasks = [
-            Task(self.config(policy, seed, scale, overrides), out / folder_name(policy) / f"seed-{seed}")
+        every = [self.with_all_options(policy, 0, scale, overrides).selection for policy in self.about.policies]
+        taken = {name for selection in every for name in own_options(selection)}
+        for name in every[0].options:
+            if name not in taken:
+                raise ConfigError(f"selection.options has {name!r}, but none of the policies takes it; leave it out")
+        return [
+            Task(
+                _with_own_options(self.with_all_options(policy, seed, scale, overrides)),
+                out / folder_name(policy) / f"seed-{seed}",
+            )
             for policy in policies or self.about.policies
             for seed in range(count)
         ]
-        taken = {name for task in tasks for name in task.config.selection.options}
-        written = {"selection": {"options": self.sections.get("selection", {}).get("options", {})}}
-        given = make_config(written, [one for one in overrides if one.strip().startswith("selection.options.")])
-        for name in given.selection.options:
-            if name not in taken:
-                raise ConfigError(f"selection.options has {name!r}, but none of the policies takes it; leave it out")
-        return tasks
 
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Train, and report on all runs in the folder: a study may grow in pieces."""
@@ -105,6 +113,11 @@ class TrainedStudy(Study):
         runs = [played.get(folder) or read_run(folder) for folder in run_folders(order.out)]
         report = run_report(runs, self.about.title_at(order.scale), references)
         return Outcome(report, [asdict(policy) for policy in summarise(by_policy(runs))], runs)
+
+
+def _with_own_options(config: Config) -> Config:
+    selection = config.selection.model_copy(update={"options": own_options(config.selection)})
+    return config.model_copy(update={"selection": selection})
 
 
 def folder_name(text: str) -> str:
