@@ -9,7 +9,7 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_run
+from pausefl.runs.folder import read_run, read_runs
 from pausefl.runs.play import run
 
 
@@ -75,6 +75,13 @@ def test_what_is_not_whole_is_refused(
     with pytest.raises(ConfigError, match=words) as refused:
         read_run(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_that_has_just_begun_is_to_be_waited_for(whole: dict[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(whole["config.toml"])
+    for read in (lambda: read_run(tmp_path), lambda: read_runs([tmp_path])):
+        with pytest.raises(ConfigError, match="without a single round yet; wait for it"):
+            read()
 
 
 def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(

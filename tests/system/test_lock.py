@@ -1,7 +1,9 @@
 """One writer at a time, however the one before ended."""
 
+import errno
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,25 @@ with only_writer(Path({str(lock)!r}), Path("run"), "name another"):
     with pytest.raises(ConfigError, match="No such file"), only_writer(gone, Path("run"), "name another"):
         raise AssertionError
     assert not gone.parent.exists()
+
+
+def test_what_cannot_be_locked_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(lock: Path) -> str:
+        with pytest.raises(ConfigError) as told, only_writer(lock, Path("run"), "name another"):
+            raise AssertionError
+        return str(told.value)
+
+    assert refused(tmp_path / "none" / "lock").endswith("(No such file or directory); make its folder, or name another")
+    todo = f"); let {tmp_path} be a file to write and lock, or name another"
+    assert refused(tmp_path) == f"run cannot be written (Is a directory{todo}"
+
+    def missing(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", missing)  # as on some network file systems
+    with warnings.catch_warnings(record=True) as warned:
+        assert "flock not supported" in refused(tmp_path / "lock")
+    assert not warned
 
 
 def test_a_lock_goes_with_ctrl_c_and_with_an_error(tmp_path: Path) -> None:

@@ -62,9 +62,7 @@ def read_run(folder: Path) -> RunData:
         records = _records(metrics, config)
         if records:
             _check_summary(done, len(records))
-    if not records:
-        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    return RunData(config.title, config, records, done, folder)
+    return RunData(config.title, config, records or _refuse(folder), done, folder)
 
 
 def read_records(folder: Path, config: Config, rounds: int) -> list[dict[str, Any]]:
@@ -100,6 +98,8 @@ def _metrics(folder: Path) -> Path | None:
 
 
 def _refuse(folder: Path) -> NoReturn:
+    if (folder / "config.toml").exists():
+        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
     raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +18,16 @@ def only_writer(lock: Path, what: Path, remedy: str) -> Iterator[None]:
     held = FileLock(lock)
     try:
         lock.parent.stat()  # refuse a missing folder here, because filelock would create it
-        held.acquire(blocking=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # without file locks filelock warns, and keeps nobody off
+            held.acquire(blocking=False)
     except Timeout:
         raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
-    except OSError as error:
-        raise ConfigError(f"{what} cannot be written ({error.strerror}); make its folder, or {remedy}") from None
+    except (OSError, UserWarning) as error:
+        todo = "make its folder" if isinstance(error, FileNotFoundError) else f"let {lock} be a file to write and lock"
+        raise ConfigError(
+            f"{what} cannot be written ({getattr(error, 'strerror', error)}); {todo}, or {remedy}"
+        ) from None
     try:
         yield
     finally:
