@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.runs.archive import keep
 from pausefl.runs.config import load_config, make_config
 from pausefl.runs.folder import read_run
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
+from pausefl.system.state_file import read_state, write_state
 
 SMALL = {
     "network": {"clients": 10, "availability": "on-off", "dropout": 0.1, "deadline": 0.85},
@@ -115,6 +116,48 @@ def test_a_run_that_goes_on_forgets_the_score_of_its_former_end(tmp_path: Path) 
     run(more, tmp_path / "grown")
     run(more, tmp_path / "straight")
     assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
+
+
+def test_a_run_that_was_killed_before_its_summary_keeps_its_last_score(tmp_path: Path) -> None:
+    config = make_config(SMALL, ["run.evaluate_every=4", "run.rounds=6", "run.checkpoint_every=3"])
+    run(config, tmp_path)
+    before = contents(tmp_path)
+    (tmp_path / "summary.json").unlink()
+    run(config, tmp_path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("spoil", ["checkpoint", "settings", "metrics"])
+def test_a_run_that_cannot_go_on_is_left_as_it_is(tmp_path: Path, spoil: str) -> None:
+    run(make_config(SMALL), tmp_path)
+    path = tmp_path / "checkpoint.state"
+    header, arrays = read_state(path, "run")
+    header["selector"]["settings"] = "others"
+    if spoil == "checkpoint":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif spoil == "settings":
+        write_state(path, "run", header, arrays)
+    else:
+        (tmp_path / "metrics.jsonl").write_text("")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(PauseError):
+        run(make_config(SMALL, ["run.rounds=20"]), tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_half_run_that_was_written_with_the_key_paper_scale_goes_on(tmp_path: Path) -> None:
+    config = make_config(SMALL, ["selection.policy=sa-pause-as-published"])
+    run(config, tmp_path / "straight")
+    half = make_config(SMALL, ["selection.policy=sa-pause-as-published", "run.rounds=8"])
+    run(half, tmp_path / "older")
+    text = config.toml().replace('"sa-pause-as-published"', '"sa-pause"\npaper_scale = true')
+    (tmp_path / "older" / "config.toml").write_text(text)
+    (tmp_path / "older" / "summary.json").unlink()
+    header, arrays = read_state(tmp_path / "older" / "checkpoint.state", "run")
+    header["selector"] |= {"policy": "sa-pause", "class": "SaPause", "settings": "SaPause(how=Annealer(kappa=30.0))"}
+    write_state(tmp_path / "older" / "checkpoint.state", "run", header, arrays)
+    run(config, tmp_path / "older")
+    assert contents(tmp_path / "older") == contents(tmp_path / "straight")
 
 
 def test_a_run_without_its_model_cannot_go_on_and_is_left_alone(tmp_path: Path) -> None:

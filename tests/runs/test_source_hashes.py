@@ -1,43 +1,70 @@
-"""Code of one's own is known by the hashes of its files."""
+"""Code of one's own is known by the hashes of its files, however far away they lie."""
 
 import sys
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 
 import pytest
 
 from pausefl.runs.own_code import source_hashes
 
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("import one, os\n", {"one.py"}),
-        ("import one.deep\nfrom two import x\n", {"one.py", "two.py"}),
-        ("from . import one\nfrom .two import x\n", {"one.py", "two.py"}),
-        ("from pack_of_mine import one\nimport pack_of_mine.two\n", {"one.py", "two.py"}),
-        ("from .. import one\n", set()),
-        ("def late():\n    from .three import x\n", {"three.py", "one.py"}),
-        ("1 +\n", set()),
-    ],
-)
-def test_the_files_of_ones_own_code_are_it_and_what_it_imports_from_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: set[str]
-) -> None:
-    package = tmp_path / "pack_of_mine"
-    packed = "pack_of_mine" in text or "from ." in text
-    folder = package if packed else tmp_path
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    for name, content in (("one", ""), ("two", ""), ("three", "from .one import x\n"), ("mine_x", text)):
-        (folder / f"{name}.py").write_text(content)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "pack_of_mine", raising=False)
-    hashes = source_hashes("pack_of_mine.mine_x:thing" if packed else "mine_x:thing")
-    assert set(hashes) == found | {"mine_x.py"}
-    (folder / "mine_x.py").write_text(text + "\n")
-    assert source_hashes("pack_of_mine.mine_x:thing" if packed else "mine_x:thing")["mine_x.py"] != hashes["mine_x.py"]
+TREE = {
+    "mine_x.py": "from pack_x.pol import P\nimport far_x\nimport numpy, json, pausefl.selection\n",
+    "pack_x/__init__.py": "",
+    "pack_x/pol.py": "from .sub import deep\nP = 1\ndef late():\n    from .later import x\n",
+    "pack_x/later.py": "from . import *\n",
+    "pack_x/unused.py": "",
+    "pack_x/sub/deep.py": "from ..values import ALPHA\n",  # in a folder without an __init__.py
+    "pack_x/values.py": "ALPHA = 1.0\nimport pack_x.sub.other as other\n",
+    "pack_x/sub/other.py": "",
+}
+USED = sorted({*TREE, "far_x.py"} - {"pack_x/unused.py"})
 
 
-@pytest.mark.parametrize("path", ["nowhere_at_all:x", "nowhere.at_all:x", ":x", "sys:path", "math", "..:x"])
-def test_what_has_no_file_has_no_hash_or_its_own(path: str) -> None:
-    assert len(source_hashes(path)) <= 1
+def written(folder: Path, tree: dict[str, str]) -> None:
+    for name, content in tree.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    written(tmp_path / "here", TREE)
+    written(tmp_path / "elsewhere", {"far_x.py": ""})
+    for folder in ("here", "elsewhere"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mine_x", "pack_x", "far_x")]:
+        monkeypatch.delitem(sys.modules, name)
+    invalidate_caches()
+    return tmp_path
+
+
+def test_the_files_of_ones_own_code_are_all_that_it_imports_and_that_is_not_installed(tree: Path) -> None:
+    import_module("mine_x")
+    before = source_hashes("mine_x")
+    assert sorted(before) == USED
+    for file in USED:
+        path = tree / ("elsewhere" if file == "far_x.py" else "here") / file
+        path.write_text(path.read_text() + "# another\n")
+        changed = source_hashes("mine_x")
+        assert {name for name in before if before[name] != changed[name]} == {file}
+        before = changed
+
+
+def test_a_module_in_a_package_brings_its_packages(tree: Path) -> None:
+    import_module("pack_x.sub.deep")
+    assert sorted(source_hashes("pack_x.sub.deep")) == [
+        "pack_x/__init__.py", "pack_x/sub/deep.py", "pack_x/sub/other.py", "pack_x/values.py",
+    ]  # fmt: skip
+
+
+def test_nothing_is_imported_for_it(tree: Path) -> None:
+    (tree / "here" / "mine_x.py").write_text("def late():\n    import pack_x.pol\n")
+    import_module("mine_x")
+    assert sorted(source_hashes("mine_x")) == ["mine_x.py", "pack_x/__init__.py"]
+    assert "pack_x" not in sys.modules
+
+
+@pytest.mark.parametrize("module", ["nowhere_at_all", "nowhere.at_all", "", "sys", "json", "..", "pausefl.selection"])
+def test_what_has_no_file_has_no_hash_and_what_is_installed_its_own(module: str) -> None:
+    assert list(source_hashes(module)) == (["json/__init__.py"] if module == "json" else [])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
+import sysconfig
+from collections.abc import Iterator
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +16,8 @@ from pausefl.runs.config import Config
 from pausefl.system.state_file import write_whole
 
 CODE_FILE = "code.json"
-"""In a run's folder: for every ``package.module:name`` the files it is made of, and the hash of each."""
+"""In a run's folder: the hash of each file that the named code is made of."""
+_INSTALLED = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages")
 
 
 def own_code(config: Config) -> list[str]:
@@ -25,72 +29,76 @@ def own_code(config: Config) -> list[str]:
 
 
 def write_code(config: Config, out: Path) -> None:
-    """Note in the folder of a run that begins what its code is; without code of one's own there is no such file."""
-    found = _hashes(config)
+    """Note in the folder of a run that was built what its code is; without code of one's own there is no such file."""
+    found: dict[str, str] = {}
+    for path in own_code(config):
+        found |= source_hashes(path.partition(":")[0])
     if found:
-        write_whole(out / CODE_FILE, json.dumps(found, indent=1) + "\n")
+        write_whole(out / CODE_FILE, json.dumps(found, indent=1, sort_keys=True) + "\n")
     else:
         (out / CODE_FILE).unlink(missing_ok=True)
 
 
-def require_same_code(config: Config, out: Path) -> None:
+def require_same_code(out: Path) -> None:
     """Refuse to go on with a run whose code has changed; older runs have no hashes and are taken as they are."""
     if not (out / CODE_FILE).exists():
         return
     try:
         noted = json.loads((out / CODE_FILE).read_text(encoding="utf-8"))
-        changed = [
-            (path, file)
-            for path, hashes in _hashes(config).items()
-            for file, digest in noted.get(path, {}).items()
-            if hashes.get(file) != digest
-        ]
-    except (AttributeError, ValueError):
-        raise ConfigError(f"{out / CODE_FILE} is damaged; name another folder with --out, or delete {out}") from None
-    for path, file in changed:
-        raise ConfigError(
-            f"{file} ({path}) has changed since {out} was played with it; name another folder with --out, or delete "
-            "this one"
-        )
+    except ValueError:
+        noted = None
+    if not isinstance(noted, dict) or not noted or not all(isinstance(digest, str) for digest in noted.values()):
+        raise ConfigError(f"{out / CODE_FILE} is damaged; name another folder with --out, or delete {out}")
+    for file, digest in noted.items():
+        found = _file(file.partition(".")[0].replace("/", ".").removesuffix(".__init__"))
+        if found is None or sha256(found.read_bytes()).hexdigest() != digest:
+            raise ConfigError(
+                f"{file} has changed since {out} was played with it; name another folder with --out, or delete this one"
+            )
 
 
-def _hashes(config: Config) -> dict[str, dict[str, str]]:
-    # What comes with pausefl is told by the version in the summary.
-    return {path: source_hashes(path) for path in own_code(config) if not path.startswith("pausefl.")}
+def source_hashes(module: str) -> dict[str, str]:
+    """Return the SHA-256 of the files of an imported module, of its packages, and of whatever these import.
 
-
-def source_hashes(path: str) -> dict[str, str]:
-    """Return the SHA-256 of the file that ``package.module:name`` lies in, and of the files beside it that it imports.
-
-    Nothing is returned for what cannot be found.  Files further away are not looked at: they are installed, not edited.
+    Of what is installed, only the module itself counts: the rest is not edited.  A file is told as it lies below its
+    folder of ``sys.path``, so that all of it may move.
     """
-    try:
-        spec = find_spec(path.partition(":")[0])
-    except Exception:  # whatever the package around somebody's own module may raise; the import will tell it
-        spec = None
-    if spec is None or not spec.has_location or spec.origin is None:
-        return {}
     hashes: dict[str, str] = {}
-    waiting = [Path(spec.origin)]
+    waiting, seen = [module], set[str]()
     while waiting:
-        file = waiting.pop()
-        if file.name not in hashes and file.is_file():
-            content = file.read_bytes()
-            hashes[file.name] = sha256(content).hexdigest()
-            waiting += [file.with_name(f"{name}.py") for name in _beside(content, spec.parent or "")]
-    return dict(sorted(hashes.items()))
+        name = waiting.pop()
+        if name in seen or name.partition(".")[0] == "pausefl":  # what comes with pausefl is told by its version
+            continue
+        seen.add(name)
+        above = name.rpartition(".")[0]
+        waiting.append(above)
+        file = _file(name) if not above or above in sys.modules else None  # nothing more is imported for it
+        if file is not None and (name == module or not any(place in str(file) for place in _INSTALLED)):
+            content, inside = file.read_bytes(), file.stem == "__init__"
+            hashes["/".join(file.parts[-name.count(".") - 1 - inside :])] = sha256(content).hexdigest()
+            waiting += _imports(content, name if inside else above)
+    return hashes
 
 
-def _beside(source: bytes, package: str) -> set[str]:
-    """Return the modules that a file of this package may import from its own folder."""
+def _file(module: str) -> Path | None:
+    try:
+        spec = find_spec(module)
+    except Exception:  # whatever the package around somebody's own module may raise
+        spec = None
+    file = Path(spec.origin or "") if spec is not None and spec.has_location else Path()
+    return file if file.is_file() else None
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    """Yield the names that a file of this package imports, at its beginning or later."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError):
-        return set()  # not Python, or not yet
-    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        return  # not Python
     for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.level < 2:
-            whole = ".".join(filter(None, (package if node.level else "", node.module)))
-            named |= {whole, *(f"{whole}.{alias.name}" for alias in node.names)}
-    inside = f"{package}." if package else ""
-    return {name.removeprefix(inside).partition(".")[0] for name in named if name.startswith(inside)}
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: 1 - node.level or None] if node.level else []
+            whole = ".".join([*above, *filter(None, [node.module])])
+            yield from (whole, *(f"{whole}.{alias.name}" for alias in node.names))

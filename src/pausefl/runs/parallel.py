@@ -16,8 +16,7 @@ from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.config import ONE_RUN, Config, SelectionSection, differences
 from pausefl.runs.data import RunData
 from pausefl.runs.folder import last_record
-from pausefl.runs.own_code import require_same_code
-from pausefl.runs.play import run
+from pausefl.runs.play import require_same_run, run
 from pausefl.runs.policy import is_own, try_policy
 from pausefl.system.processes import follow_parent
 
@@ -39,7 +38,7 @@ def run_many(
     """Run all tasks, ``jobs`` at a time; return the runs in order."""
     _require_different(tasks)
     for task in tasks:  # before anything long
-        require_same_code(task.config, task.out)
+        require_same_run(task.config, task.out)
     _try_policies(tasks)
     if jobs == 1 or len(tasks) == 1:
         told = progress or (lambda _which, _record: None)

@@ -38,19 +38,20 @@ def run(
     """
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out / "lock", out, "name another folder"):
-        kept = _same_run(config, out)
+        kept = require_same_run(config, out)
         longer = kept is None or kept.run.rounds < config.run.rounds
         config = config if kept is None or longer else kept
         if (out / "summary.json").exists() and not longer:
             return read_run(out)
         simulation = build(config, data_dir=data_dir, jobs=jobs)
         try:
-            if longer:  # only now, so that a configuration that cannot be built does not take the folder
+            records = _resume(simulation, config, out)
+            if longer:  # only now, so that what cannot be built or go on neither takes the folder nor harms its run
                 (out / "summary.json").unlink(missing_ok=True)
                 if kept is None:
                     write_code(config, out)
                 write_whole(out / "config.toml", config.toml())
-            records = _resume(simulation, config, out)
+            write_whole(out / METRICS[0], "".join(map(_line, records)))
             with (out / METRICS[0]).open("a", encoding="utf-8") as metrics:
                 for record in simulation.play(config.run.rounds, config.run.checkpoint_every):
                     metrics.write(_line(record))
@@ -65,7 +66,7 @@ def run(
             simulation.close()
 
 
-def _same_run(config: Config, out: Path) -> Config | None:
+def require_same_run(config: Config, out: Path) -> Config | None:
     """Return the folder's configuration, if any; it may be for more or fewer rounds, but differ in nothing else."""
     if next(out.glob("seed-*/config.toml"), None) is not None:
         raise ConfigError(f"{out} holds the seeds of other runs; name another folder")
@@ -78,7 +79,7 @@ def _same_run(config: Config, out: Path) -> Config | None:
         raise ConfigError(
             f"{out} holds a run of another configuration ({said}); name another folder, or delete this one"
         )
-    require_same_code(config, out)
+    require_same_code(out)
     played = (out / "summary.json").exists() or (out / METRICS[1]).exists()
     if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():
         raise ConfigError(f"{out} was kept without its model, so it cannot go on; name another folder to run it anew")
@@ -86,18 +87,20 @@ def _same_run(config: Config, out: Path) -> Config | None:
 
 
 def _resume(simulation: Simulation, config: Config, out: Path) -> list[dict[str, Any]]:
-    """Go back to the last checkpoint; return the rounds before it, and drop those that will be played again."""
-    path, metrics = out / "checkpoint.state", out / METRICS[0]
+    """Go back to the last checkpoint and return the rounds before it; the folder is left as it is."""
+    path = out / "checkpoint.state"
     if path.exists():
-        simulation.restore(*read_state(path, _KIND))
-    number = simulation.number
+        header, arrays = read_state(path, _KIND)
+        stored, mine = header["selector"], simulation.selector.state()[0]
+        if (stored["policy"], mine["policy"]) == ("sa-pause", "sa-pause-as-published"):  # as runs before 1.0 wrote it
+            stored |= {key: mine[key] for key in ("policy", "class", "settings")}
+        simulation.restore(header, arrays)
+    number, rounds = simulation.number, config.run.rounds
     records = read_records(out, config, number)
     if len(records) < number:
-        raise ConfigError(f"{metrics} has {len(records)} rounds, but the checkpoint {number}; delete {out}")
-    if records and number % config.run.evaluate_every:  # scored only because the run was to end there
+        raise ConfigError(f"{out / METRICS[0]} has {len(records)} rounds, but the checkpoint {number}; delete {out}")
+    if 0 < number < rounds and number % config.run.evaluate_every:  # scored only because the run was to end there
         records[-1] = {key: value for key, value in records[-1].items() if key not in ("accuracy", "loss")}
-    if metrics.exists():
-        write_whole(metrics, "".join(map(_line, records)))
     return records
 
 
