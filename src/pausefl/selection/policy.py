@@ -171,6 +171,11 @@ def described(value: object) -> str:
     True
     """
     value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, (int, float)):
+        small = isinstance(value, float) or (abs(value) < 1e300 and float(value) == value)
+        return repr(float(value) + 0.0 if small else value)  # + 0.0: -0.0 is 0.0
     if isinstance(value, np.ndarray):
         return f"array({value.shape}, {blake2b(_content(value), digest_size=8).hexdigest()})"
     if is_dataclass(value) and not isinstance(value, type):
@@ -182,9 +187,6 @@ def described(value: object) -> str:
         return f"{{{', '.join(sorted(map(described, value)))}}}"
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}({', '.join(map(described, value))})"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        small = isinstance(value, float) or (abs(value) < 1e300 and float(value) == value)
-        return repr(float(value) + 0.0 if small else value)  # + 0.0: -0.0 is 0.0
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
