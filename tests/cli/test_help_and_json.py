@@ -15,7 +15,10 @@ import pytest
 import typer
 
 from pausefl.cli import app, main
+from pausefl.cli.compare import show_runs
 from pausefl.cli.options import finished
+from pausefl.runs.config import make_config
+from pausefl.runs.data import RunData
 from pausefl.system.state_file import read_state
 
 
@@ -133,3 +136,14 @@ def test_completion_completes(words: str, expected: str) -> None:
         [sys.executable, "-c", "from pausefl.cli import main; main()"], env=asked, capture_output=True, text=True
     )
     assert expected in done.stdout.split(), done.stderr
+
+
+def test_how_many_seeds_reached_a_target_is_told_only_where_some_did_not(capsys: pytest.CaptureFixture[str]) -> None:
+    def one(seed: int, *scores: float) -> RunData:
+        base = {"latency": 1.0, "members": [0], "max_leakage": 1.0}
+        records = [base | {"round": i, "seconds": float(i), "accuracy": a} for i, a in enumerate(scores, 1)]
+        return RunData("pause", make_config({"run": {"seed": seed}}), records, None)
+
+    show_runs([one(0, 50.0, 70.0), one(1, 50.0, 50.0)], [40.0, 60.0])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "pause" in line and "1/2" in line]
+    assert line.count("(") == 1

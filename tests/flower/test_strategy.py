@@ -49,6 +49,8 @@ def test_the_choice_is_the_selectors_own(clients, start, tools):
         chosen = alone.select()
         assert chosen.members == played.members
         alone.observe({client: played.seconds[str(client)] for client in chosen.members})
+        spent = alone.spent()[alone.cohort.rows(chosen.members)].tolist()
+        assert dict(played.spent) == dict(zip(map(str, chosen.members), spent, strict=True))
 
 
 @pytest.mark.parametrize(

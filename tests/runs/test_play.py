@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError, PauseError
+from pausefl.rng import stream
 from pausefl.runs.archive import keep
+from pausefl.runs.build import build
 from pausefl.runs.config import load_config, make_config
 from pausefl.runs.folder import read_run
 from pausefl.runs.parallel import Task, run_many
@@ -350,3 +352,11 @@ def test_a_finished_run_lists_what_each_client_is_and_got(tmp_path: Path) -> Non
     assert {name: len(values) for name, values in clients.items()} == {"latency": 6, "size": 6, "accuracy": 6}
     assert sum(clients["size"]) > 1000
     assert clients["latency"] == sorted(clients["latency"])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_clusters_are_drawn_from_the_runs_own_seed(seed: int) -> None:
+    config = make_config({"network": {"clusters": 4}, "learning": {"enabled": False}, "run": {"seed": seed}})
+    wanted = stream(seed, "clusters").integers(0, 4, 30).tolist()
+    built = build(config)
+    assert built.network.clusters.tolist() == built.selector.problem().clusters.tolist() == wanted

@@ -384,6 +384,14 @@ def test_stored_sizes_win() -> None:
     assert again.cohort.sizes.tolist() == [1.0, 7.0]
 
 
+def test_an_open_round_keeps_its_weights(tmp_path: Path) -> None:
+    sel = Selector([9.0, 1.0, 1.0, 1.0], 3, "clustered", seed=1)
+    chosen = sel.select()
+    assert chosen.weights is not None
+    sel.save(tmp_path / "s.state")
+    assert Selector.load(tmp_path / "s.state").pending == chosen
+
+
 def test_a_state_file_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     older = Path(__file__).with_name("older.state")
     sel = Selector.load(older)

@@ -124,7 +124,7 @@ def test_similarity_policies_see_what_the_server_receives() -> None:
 
 
 @pytest.mark.parametrize("pause_every", [1, 3, 100])
-@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("rate", [1.0, 0.3, 0.05])
 def test_scoring_while_training_changes_no_record(pause_every: int, rate: float) -> None:
     def fresh() -> Simulation:
         network = Network(two_groups(6), 1, availability=Bernoulli(rate), dropout=0.3)
