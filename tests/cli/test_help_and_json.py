@@ -144,6 +144,6 @@ def test_how_many_seeds_reached_a_target_is_told_only_where_some_did_not(capsys:
         records = [base | {"round": i, "seconds": float(i), "accuracy": a} for i, a in enumerate(scores, 1)]
         return RunData("pause", make_config({"run": {"seed": seed}}), records, None)
 
-    show_runs([one(0, 50.0, 70.0), one(1, 50.0, 50.0)], [40.0, 60.0])
+    show_runs([one(0, 50.0, 70.0, 90.0), one(1, 50.0, 50.0, 50.0)], [40.0, 60.0])
     [line] = [line for line in capsys.readouterr().out.splitlines() if "pause" in line and "1/2" in line]
     assert line.count("(") == 1
