@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.privacy import Geometric, Laplace, PrivUnit, SecureNoise, SimulatedNoise, SqliteLedger
-from pausefl.privacy.accountant import Event, compose
+from pausefl.privacy.composition import Event, compose
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pausefl.report.summary import by_policy
+from pausefl.report.policy_summary import by_policy
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_runs
+from pausefl.runs.read_folder import read_runs
 from pausefl.studies.claims.page import claims_page
 from pausefl.studies.evidence import gather
 

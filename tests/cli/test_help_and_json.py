@@ -18,7 +18,7 @@ from pausefl.cli import app, main
 from pausefl.cli.compare import show_runs
 from pausefl.cli.options import finished
 from pausefl.runs.config import make_config
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 from pausefl.system.state_file import read_state
 
 

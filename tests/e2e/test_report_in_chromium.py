@@ -9,11 +9,11 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.cli.demo import POLICIES
+from pausefl.report.report_files import write_page
 from pausefl.report.run_report import run_report
-from pausefl.report.write import write_page
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_runs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import Page, find_browser

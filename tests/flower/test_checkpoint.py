@@ -20,7 +20,7 @@ import pausefl
 from pausefl.errors import ConfigError, StateFileError
 from pausefl.flower import Checkpoint
 from pausefl.flower.server.inner_strategy import inner_state, restore_inner
-from pausefl.flower.server.training_run import PlayedRound, RunState
+from pausefl.flower.server.training_rounds import PlayedRound, RunState
 from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon, Geometric
 from pausefl.sim.latency import FlooredNormal

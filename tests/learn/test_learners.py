@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.dense_network import dense_shape
 from pausefl.learn.learners import DenseLearner, ModuleLearner
 from pausefl.learn.models import build_model, cnn3
 from pausefl.learn.optimizer import LocalPlan, Optimizer
+from pausefl.learn.stacked_networks import dense_shape
 
 MEMBERS = np.array([4, 0, 2])
 

@@ -10,7 +10,7 @@ from pausefl.errors import AlreadyReservedError, BudgetExceededError
 
 
 def test_the_privacy_layer_loads_nothing_heavy():
-    code = "import sys, pausefl.privacy, pausefl.privacy.audit, pausefl.privacy.accountant; print(*sys.modules)"
+    code = "import sys, pausefl.privacy, pausefl.privacy.audit, pausefl.privacy.composition; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )

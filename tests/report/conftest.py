@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pausefl.runs.config import make_config
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 
 def _made(

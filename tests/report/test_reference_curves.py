@@ -6,11 +6,11 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.report.reference_curves import read_references
+from pausefl.report.report_files import write_page
 from pausefl.report.run_report import run_report
-from pausefl.report.write import write_page
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_runs
 
 
 def test_a_reference_is_read_under_either_name_of_its_columns(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
+from pausefl.report.report_files import write_images, write_page
 from pausefl.report.run_report import run_report
-from pausefl.report.write import write_images, write_page
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_runs
 
 SMALL = {"network": {"clients": 6}, "selection": {"per_round": 2}}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pausefl.report.series import curve, latency_histogram, lines_by, participation, ranked, staggered
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 Made = Callable[..., RunData]
 

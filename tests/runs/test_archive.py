@@ -7,8 +7,8 @@ import pytest
 from pausefl.errors import ConfigError
 from pausefl.runs.archive import keep
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_runs
 
 
 def test_a_kept_run_reads_like_the_run(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import ONE_RUN, Config, differences, load_config, make_config
-from pausefl.runs.folder import stored_config
+from pausefl.runs.read_folder import stored_config
 
 
 @pytest.mark.parametrize(

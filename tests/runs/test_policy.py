@@ -10,9 +10,9 @@ from pausefl.cli import main
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError
 from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences, make_config
-from pausefl.runs.folder import read_run, stored_config
 from pausefl.runs.play import run
 from pausefl.runs.policy import try_policy
+from pausefl.runs.read_folder import read_run, stored_config
 from pausefl.studies.load import load_study
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_policy.toml"

@@ -10,8 +10,8 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_run
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_run
 
 HEAVY = {"numba", "torch", "sqlite3", "sklearn", "flwr", "altair"}
 
@@ -82,4 +82,4 @@ def test_reading_runs_loads_no_training_no_selection_and_no_database(tmp_path: P
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not HEAVY.intersection(done.stderr.split())
-    assert "pausefl.runs.folder" in done.stderr.split()
+    assert "pausefl.runs.read_folder" in done.stderr.split()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.runs.own_code import source_hashes
+from pausefl.runs.own_code_hashes import source_hashes
 
 TREE = {
     "mine_x.py": "from pack_x.pol import P\nimport far_x\nimport numpy, json, pausefl.selection\n",

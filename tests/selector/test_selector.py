@@ -17,7 +17,7 @@ from pausefl.privacy import FixedHorizon
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause
 from pausefl.selector import Selector
-from pausefl.selector.round import Selection
+from pausefl.selector.decision import Selection
 
 
 def step(sel: Selector, number: int) -> Selection:

@@ -7,8 +7,8 @@ import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.runs.data import RunData
 from pausefl.runs.parallel import Task, run_many
+from pausefl.runs.run_data import RunData
 from pausefl.studies.load import load_study, study_names
 from pausefl.studies.measured import KINDS
 from pausefl.studies.study import Order

@@ -17,8 +17,8 @@ from pausefl.cli import app
 from pausefl.cli.options import TRAINING, AsJson, Folders
 
 if TYPE_CHECKING:
-    from pausefl.report.summary import Spread
-    from pausefl.runs.data import RunData
+    from pausefl.report.policy_summary import Spread
+    from pausefl.runs.run_data import RunData
 
 _FALL, _SPENT = 15.0, 0.8
 """Points of accuracy lost since the best round, and the share of a budget spent, that are worth a word."""
@@ -37,14 +37,14 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Print accuracy, clock, leakage and time to accuracy: a line per policy, mean ± deviation over its seeds."""
-    from pausefl.runs.folder import read_runs
+    from pausefl.runs.read_folder import read_runs
 
     (print_runs if as_json else show_runs)(read_runs(folders), target)
 
 
 def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
     """Print runs, a line per policy."""
-    from pausefl.report.summary import at_a_glance, by_policy, summarise
+    from pausefl.report.policy_summary import at_a_glance, by_policy, summarise
 
     groups = by_policy(runs)
     policies = summarise(groups, targets)
@@ -71,7 +71,7 @@ def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -
 
 def print_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -> None:
     """Print the same as JSON, on the standard output."""
-    from pausefl.report.summary import by_policy, summarise
+    from pausefl.report.policy_summary import by_policy, summarise
 
     typer.echo(json.dumps([asdict(policy) for policy in summarise(by_policy(runs), targets)], indent=1))
 

@@ -10,7 +10,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.compare import print_runs, show_runs
 from pausefl.cli.options import TRAINING, AsJson, Jobs
-from pausefl.cli.progress import play_all
+from pausefl.cli.play_runs import play_all
 
 POLICIES = ("pause", "sa-pause", "random", "clustered", "fastest", "all", "all (no privacy)")
 _TARGETS = (80.0, 90.0)
@@ -26,8 +26,8 @@ def demo(
 ) -> None:
     """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
     from pausefl.report.chart_base import require_charts
+    from pausefl.report.report_files import write_page
     from pausefl.report.run_report import run_report
-    from pausefl.report.write import write_page
     from pausefl.runs.parallel import Task
     from pausefl.studies.trained import TrainedStudy, folder_name
 

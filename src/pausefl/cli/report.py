@@ -25,7 +25,7 @@ def report(
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs."""
-    from pausefl.report.write import write_images, write_page
+    from pausefl.report.report_files import write_images, write_page
 
     found = _read(folders, title, reference or ())
     typer.echo(f"wrote {write_page(found, out)}")
@@ -37,7 +37,7 @@ def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]
     """Return the report of runs, or of the rows of one measured study."""
     from pausefl.report.reference_curves import read_references
     from pausefl.report.run_report import run_report
-    from pausefl.runs.folder import read_runs
+    from pausefl.runs.read_folder import read_runs
     from pausefl.studies.measured.study import FILE, read_rows
 
     if not any((folder / FILE).exists() for folder in folders):

@@ -11,7 +11,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.compare import show_runs
 from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides
-from pausefl.cli.progress import play_all, use_own_modules
+from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError
 
 
@@ -40,7 +40,7 @@ def run(
     tasks = [Task(c, folder) for c, folder in zip(configs, folders, strict=True)]
     runs = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs)
     if tensorboard:
-        from pausefl.report.write import write_events
+        from pausefl.report.report_files import write_events
 
         for played, folder in zip(runs, folders, strict=True):
             write_events(played, folder / "tensorboard")

@@ -15,12 +15,12 @@ from rich.progress import Progress
 from pausefl.cli import app
 from pausefl.cli.compare import show_runs
 from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, References, Scale, complete_study
-from pausefl.cli.progress import play_all, use_own_modules
+from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pausefl.runs.data import RunData
     from pausefl.runs.parallel import Task
+    from pausefl.runs.run_data import RunData
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -50,7 +50,7 @@ def study(
     if name is None:
         raise ConfigError("study has no name; pausefl study --list names the paper's, or pass a TOML file")
     from pausefl.report.chart_base import require_charts
-    from pausefl.report.write import write_page
+    from pausefl.report.report_files import write_page
     from pausefl.studies.load import load_study
     from pausefl.studies.study import Order
     from pausefl.studies.trained import TrainedStudy

@@ -10,7 +10,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.compare import print_runs, show_runs
 from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Scale, complete_policy, complete_study
-from pausefl.cli.progress import play_all, use_own_modules
+from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError, require
 
 _SEED = 100

@@ -17,7 +17,7 @@ from pausefl.flower.protocol import METRICS, RECORD, Note, Refusal, arrays_in, r
 from pausefl.owner.gate import Gate, Numbers
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Refused, refusing
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _VARIABLE = "PAUSEFL_OWNER"
 _NODE_KEY = "pausefl-owner"

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from pausefl.errors import is_finite, require
 from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
-from pausefl.learn.dense_network import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
 from pausefl.sim.learner import Learner, Scores, Vector

@@ -12,7 +12,7 @@ from pausefl.learn.client_trainer import ClientTrainer
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.torch_import import multiprocessing as tmp
 from pausefl.learn.torch_import import nn, torch
-from pausefl.system.processes import follow_parent
+from pausefl.system.child_processes import follow_parent
 
 Job = tuple[str, int, int, int]
 """What to do ("train", "score", "accuracy"), with which slot or chunk, which client, in which round."""

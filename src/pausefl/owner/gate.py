@@ -19,7 +19,7 @@ from pausefl.owner.model_update import check_model, difference, digest, released
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
 from pausefl.privacy import Layers, SecureNoise, SqliteLedger
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 Numbers: TypeAlias = Mapping[str, object]
 """What an app calls its metrics."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import Layers, Mechanism, Noise
-from pausefl.privacy.mechanisms.layers import Tensor, narrowed
+from pausefl.privacy.mechanisms.tensor_rules import Tensor, narrowed
 from pausefl.types import Epsilon
 
 

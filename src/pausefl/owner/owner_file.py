@@ -12,9 +12,9 @@ from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
-from pausefl.privacy.mechanisms.layers import BatchNorm
-from pausefl.system.settings import Section, validated
+from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.toml import read_toml
+from pausefl.system.validated_sections import Section, validated
 
 _REMEDY = "change it"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pausefl.errors import PauseError, is_finite, require
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 WEIGHT = "num-examples"
 """The number by which a server weighs updates; it is 1 unless the owner allows more."""

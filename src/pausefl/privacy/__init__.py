@@ -10,9 +10,9 @@ from pausefl.privacy.mechanisms import MECHANISMS
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, Released
 from pausefl.privacy.mechanisms.gaussian import Gaussian
 from pausefl.privacy.mechanisms.laplace import Laplace
-from pausefl.privacy.mechanisms.layers import Layers
 from pausefl.privacy.mechanisms.noise import Noise, SecureNoise, SimulatedNoise
 from pausefl.privacy.mechanisms.privunit import PrivUnit
+from pausefl.privacy.mechanisms.tensor_rules import Layers
 from pausefl.privacy.schedule import SCHEDULES, FixedHorizon, Geometric, PowerLaw, Schedule
 
 if TYPE_CHECKING:

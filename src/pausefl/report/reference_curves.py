@@ -9,7 +9,7 @@ from typing import Any
 
 from pausefl.errors import ConfigError
 from pausefl.report.style import REFERENCE
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 COLUMNS = {
     "round": ("round",),

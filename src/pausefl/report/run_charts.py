@@ -8,9 +8,9 @@ from typing import Literal
 
 from pausefl.report.charts import Axes, bar_chart
 from pausefl.report.contents import Figure, ReportSection, curve_figure
+from pausefl.report.policy_summary import Groups
 from pausefl.report.series import Row, curve, latency_histogram, participation, ranked
-from pausefl.report.summary import Groups
-from pausefl.runs.data import SMOOTH, RunData
+from pausefl.runs.run_data import SMOOTH, RunData
 
 _X = {
     "seconds": ("time, seconds of the virtual clock", "over time"),

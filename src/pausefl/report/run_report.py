@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pausefl.report.contents import NOTHING, Report, ReportSection, Table
+from pausefl.report.policy_summary import (
+    COLUMNS,
+    Groups,
+    PolicySummary,
+    Spread,
+    at_a_glance,
+    by_policy,
+    cell,
+    summarise,
+)
 from pausefl.report.run_charts import run_sections
-from pausefl.report.summary import COLUMNS, Groups, PolicySummary, Spread, at_a_glance, by_policy, cell, summarise
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 _GLANCE = (
     "After the last round: accuracy is the mean score of the last ten rounds, the clock adds up what the slowest "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 from pausefl.types import FloatArray
 
 Row = dict[str, Any]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import ONE_RUN, differences
-from pausefl.runs.folder import METRICS, read_run, require_runs, run_folders
-from pausefl.runs.own_code import CODE_FILE
+from pausefl.runs.own_code_hashes import CODE_FILE
+from pausefl.runs.read_folder import METRICS, read_run, require_runs, run_folders
 
 
 def keep(folders: Sequence[Path], target: Path) -> list[Path]:

@@ -14,11 +14,11 @@ from typing import Any
 
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.config import ONE_RUN, Config, SelectionSection, differences
-from pausefl.runs.data import RunData
-from pausefl.runs.folder import last_record
 from pausefl.runs.play import require_same_run, run
 from pausefl.runs.policy import is_own, try_policy
-from pausefl.system.processes import follow_parent
+from pausefl.runs.read_folder import last_record
+from pausefl.runs.run_data import RunData
+from pausefl.system.child_processes import follow_parent
 
 Progress = Callable[[int, Mapping[str, Any]], None]
 """Told (which run, the record of its last round)."""

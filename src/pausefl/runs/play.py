@@ -13,9 +13,9 @@ from pausefl import __version__
 from pausefl.errors import ConfigError
 from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences
-from pausefl.runs.data import RunData
-from pausefl.runs.folder import METRICS, read_records, read_run, stored_config
-from pausefl.runs.own_code import require_same_code, write_code
+from pausefl.runs.own_code_hashes import require_same_code, write_code
+from pausefl.runs.read_folder import METRICS, read_records, read_run, stored_config
+from pausefl.runs.run_data import RunData
 from pausefl.sim.engine import Simulation
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state, write_whole

@@ -6,7 +6,7 @@ from pausefl.selection.brute import Brute, solve_brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause, solve_exact
 from pausefl.selection.objective import Objective, Solution
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.selection.registry import POLICIES, check_options, option_names, policy_by_name
 from pausefl.selection.sa_pause import PUBLISHED_KAPPA, SaPause, SaPauseAsPublished
 

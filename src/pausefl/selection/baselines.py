@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pausefl.errors import UnknownClientError, is_finite, require
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pausefl.errors import require
 from pausefl.selection.objective import Objective, SetFunction, Solution, Tickets, tickets_from
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 LIMIT = 20_000_000

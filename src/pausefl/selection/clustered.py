@@ -18,7 +18,7 @@ from scipy.cluster.hierarchy import linkage
 
 from pausefl.errors import require
 from pausefl.rng import stream
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 SKETCH = 512

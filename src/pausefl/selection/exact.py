@@ -21,7 +21,7 @@ import numpy as np
 from pausefl.errors import InvalidValueError
 from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered, fair_marginals, marginals
 from pausefl.selection.objective import Objective, Solution, Tickets, tickets_from
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
 _SMALL = 4096

@@ -12,7 +12,7 @@ from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause
-from pausefl.selection.policy import Policy
+from pausefl.selection.policy_contract import Policy
 from pausefl.selection.sa_pause import SaPause, SaPauseAsPublished
 
 POLICIES: dict[str, Callable[..., Policy]] = {

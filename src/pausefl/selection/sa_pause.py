@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from pausefl.errors import require
 from pausefl.selection.annealing import DEFAULT_KAPPA, Annealer, Graph, search
-from pausefl.selection.policy import Candidates, Policy
+from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import IntArray
 
 PUBLISHED_KAPPA = 30.0

@@ -27,8 +27,8 @@ from pausefl.selector.checks import (
     teach,
 )
 from pausefl.selector.cohort import Cohort
-from pausefl.selector.round import Phi, Problem, Selection, cluster_column
-from pausefl.selector.state import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
+from pausefl.selector.decision import Phi, Problem, Selection, cluster_column
+from pausefl.selector.saved_arguments import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
 from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 

@@ -20,7 +20,7 @@ from pausefl.privacy import Mechanism, Schedule, SimulatedNoise
 from pausefl.privacy.ledger.charge import charged_epsilon, releases_within_limit
 from pausefl.rng import stream
 from pausefl.selector import Selector
-from pausefl.selector.round import Selection
+from pausefl.selector.decision import Selection
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.system.state_file import arrays_under

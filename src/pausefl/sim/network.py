@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pausefl.errors import is_finite, require
-from pausefl.rewards.sets import collisions
+from pausefl.rewards.set_rewards import collisions
 from pausefl.rng import stream
 from pausefl.sim.availability import Availability
 from pausefl.sim.latency import LatencyModel

@@ -20,7 +20,7 @@ from pausefl.rng import stream
 from pausefl.selection.exact import exact
 from pausefl.selection.objective import Objective, no_tickets
 from pausefl.selector import Selector
-from pausefl.selector.round import Problem
+from pausefl.selector.decision import Problem
 from pausefl.sim.latency import LatencyModel
 from pausefl.types import FloatArray, IntArray, Seconds
 

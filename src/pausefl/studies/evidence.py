@@ -12,8 +12,8 @@ import numpy as np
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import ONE_POLICY, ONE_STUDY, differences
-from pausefl.runs.data import SMOOTH, RunData
-from pausefl.runs.folder import METRICS, read_run, run_folders
+from pausefl.runs.read_folder import METRICS, read_run, run_folders
+from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.measured import Measurement
 from pausefl.studies.measured.base import Rows
 from pausefl.studies.measured.study import FILE, MeasuredRows, read_rows

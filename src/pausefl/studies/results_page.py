@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pausefl.errors import ConfigError
+from pausefl.report.policy_summary import COLUMNS, at_a_glance, by_policy, summarise
+from pausefl.report.report_files import write_images
 from pausefl.report.run_report import run_report
-from pausefl.report.summary import COLUMNS, at_a_glance, by_policy, summarise
-from pausefl.report.write import write_images
-from pausefl.runs.data import SMOOTH, RunData
+from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.evidence import Evidence, gather
 from pausefl.studies.load import load_study, study_names
 from pausefl.studies.trained import TrainedStudy

@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from pausefl.report.contents import Report
-from pausefl.runs.data import RunData
 from pausefl.runs.parallel import Task
-from pausefl.system.settings import Section
+from pausefl.runs.run_data import RunData
+from pausefl.system.validated_sections import Section
 
 Scale: TypeAlias = Literal["full", "half", "smoke"]
 Trainer: TypeAlias = Callable[[Sequence[Task]], Sequence[RunData]]

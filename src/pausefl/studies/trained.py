@@ -15,16 +15,16 @@ from typing import Any, Self
 from pydantic import Field
 
 from pausefl.errors import ConfigError, require
+from pausefl.report.policy_summary import by_policy, summarise
 from pausefl.report.reference_curves import read_references
 from pausefl.report.run_report import run_report
-from pausefl.report.summary import by_policy, summarise
 from pausefl.runs.config import Config, make_config
-from pausefl.runs.folder import read_run, run_folders
 from pausefl.runs.parallel import Task
 from pausefl.runs.policy import known_options, own_options
+from pausefl.runs.read_folder import read_run, run_folders
 from pausefl.selection import check_options
 from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
-from pausefl.system.settings import validated
+from pausefl.system.validated_sections import validated
 
 SMOKE = (
     "data.name=digits", "network.clients=12", "selection.per_round=3", "selection.steps=50", "learning.model=mlp",

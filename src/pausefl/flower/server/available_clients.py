@@ -10,7 +10,7 @@ import numpy as np
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower.server.grid import TimedGrid
 from pausefl.flower.server.node_names import Names, NodeNames
-from pausefl.flower.server.training_run import RunState
+from pausefl.flower.server.training_rounds import RunState
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Seconds
 

@@ -25,7 +25,7 @@ from flwr.supercore import log
 from pausefl.errors import StateFileError
 from pausefl.flower.protocol import record_of, tensors_of
 from pausefl.flower.server.inner_strategy import check_keepable, inner_state, restore_inner
-from pausefl.flower.server.training_run import PlayedRound, RunState
+from pausefl.flower.server.training_rounds import PlayedRound, RunState
 from pausefl.selector import Selector
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import arrays_under, read_state, sync_folder, write_state

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.flower.protocol import record_of
-from pausefl.privacy.mechanisms.layers import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _ACCOUNTANT = ("compose", "get_epsilon")
 """What Flower's accountants can do: they share no class."""

@@ -37,7 +37,7 @@ from pausefl.flower.server.replies import (
     settle,
     settle_evaluation,
 )
-from pausefl.flower.server.training_run import Plan, PlayedRound, RunState, play
+from pausefl.flower.server.training_rounds import Plan, PlayedRound, RunState, play
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Epsilon, FloatArray, Seconds

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
-from pausefl.privacy.accountant import Leakage, compose, events_of
+from pausefl.privacy.composition import Leakage, compose, events_of
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge, releases_within_limit
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
 from pausefl.types import Epsilon

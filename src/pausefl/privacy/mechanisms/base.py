@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 import numpy as np
 
 from pausefl.errors import is_finite, require
-from pausefl.privacy.mechanisms.layers import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.schedule import SHAVE
 from pausefl.types import Epsilon, FloatArray
 

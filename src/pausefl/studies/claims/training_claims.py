@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pausefl.runs.data import SMOOTH, RunData
+from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
 from pausefl.studies.evidence import Axis, Evidence, Pair, accuracy_at, common_end, leakage_at, still_exploring, window
 from pausefl.types import FloatArray

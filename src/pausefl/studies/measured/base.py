@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from pausefl.report.contents import Report
 from pausefl.studies.study import Progress
-from pausefl.system.settings import Section
+from pausefl.system.validated_sections import Section
 
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]

@@ -19,7 +19,7 @@ from pausefl.sim.latency import two_groups
 from pausefl.sim.regret import play_bandit, regret_bound
 from pausefl.studies.measured.base import Measurement, Row, Rows
 from pausefl.studies.study import Progress
-from pausefl.system.settings import Section
+from pausefl.system.validated_sections import Section
 
 _TAU_MIN = 0.05
 

@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SqliteLedger
-from pausefl.privacy.accountant import Event, compose, events_of
+from pausefl.privacy.composition import Event, compose, events_of
 
 
 def test_the_known_value():

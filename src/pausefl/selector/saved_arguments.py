@@ -13,8 +13,8 @@ import numpy as np
 from pausefl.errors import StateFileError
 from pausefl.privacy.schedule import describe_schedule, described_schedule
 from pausefl.selection import POLICIES, Policy, policy_by_name
-from pausefl.selection.policy import described
-from pausefl.selector.round import Phi
+from pausefl.selection.policy_contract import described
+from pausefl.selector.decision import Phi
 from pausefl.types import BudgetSchedule
 
 WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")

@@ -12,7 +12,7 @@ from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
 from pausefl.rewards import Reward, Terms, collisions, speed_bonus
 from pausefl.rng import stream, tickets
 from pausefl.selection import Candidates, Objective, Solution
-from pausefl.selection.policy import read_only
+from pausefl.selection.policy_contract import read_only
 from pausefl.selector.cohort import Cohort
 from pausefl.types import BoolArray, ClientId, IntArray
 

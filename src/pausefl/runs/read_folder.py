@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import Config, make_config
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 from pausefl.system.toml import read_toml
 
 METRICS = ("metrics.jsonl", "metrics.jsonl.gz")

@@ -13,7 +13,7 @@ from pausefl.errors import ConfigError, MissingExtraError
 from pausefl.report.chart_base import described, require_charts, save_chart
 from pausefl.report.contents import NOTHING, Figure, Report
 from pausefl.report.style import looks
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 
 def write_page(report: Report, path: Path) -> Path:

@@ -86,7 +86,7 @@ def test_an_exception_inside_a_policy_is_one_line_with_its_file_and_line() -> No
         Selector(np.ones(4), 2, Answering(broken)).select()
     line = broken.__code__.co_firstlineno + 1
     assert "policy 'answering' failed in pick() (AttributeError: " in str(refused.value)
-    assert f"test_ask_policy.py:{line})" in str(refused.value)
+    assert f"test_checks.py:{line})" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert isinstance(refused.value.__cause__, AttributeError)
 
@@ -103,7 +103,7 @@ def test_a_policy_that_fails_to_learn_leaves_no_phantom_picks() -> None:
 
     sel = Selector(np.ones(4), 2, Forgetful([0, 1]))
     sel.select()
-    with pytest.raises(UserCodeError, match=r"failed in learn\(\) \(RuntimeError: no, at .*test_ask_policy.py:"):
+    with pytest.raises(UserCodeError, match=r"failed in learn\(\) \(RuntimeError: no, at .*test_checks.py:"):
         sel.observe({0: 0.1, 1: 0.1}, updates={0: np.ones(3)})
     assert sel.cohort.picks.sum() == 0
 
@@ -173,7 +173,7 @@ def test_a_policy_cannot_end_the_program(raised: BaseException) -> None:
     def leaves(candidates: Candidates) -> object:
         raise raised
 
-    with pytest.raises(UserCodeError, match=f"{type(raised).__name__}.*, at .*test_ask_policy.py:"):
+    with pytest.raises(UserCodeError, match=f"{type(raised).__name__}.*, at .*test_checks.py:"):
         Selector(np.ones(4), 2, Answering(leaves)).select()
 
 

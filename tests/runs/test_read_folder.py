@@ -9,8 +9,8 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import make_config
-from pausefl.runs.folder import read_run, read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_run, read_runs
 
 
 @pytest.fixture(scope="module")

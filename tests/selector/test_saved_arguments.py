@@ -18,7 +18,7 @@ from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import POLICIES, Annealer, Fastest, Policy, SaPause
 from pausefl.selector import Selector
-from pausefl.selector.round import Selection
+from pausefl.selector.decision import Selection
 
 
 def step(sel: Selector, number: int) -> Selection:

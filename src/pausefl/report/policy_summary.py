@@ -13,7 +13,7 @@ import numpy as np
 from pausefl.errors import ConfigError
 from pausefl.report.style import ordered
 from pausefl.runs.config import ONE_POLICY, flat
-from pausefl.runs.data import RunData
+from pausefl.runs.run_data import RunData
 
 Groups: TypeAlias = Mapping[str, Sequence[RunData]]
 """The runs of each policy, by the name that tables and charts give it."""

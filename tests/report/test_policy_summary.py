@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
+from pausefl.report.policy_summary import by_policy, spread, summarise
 from pausefl.report.run_report import run_report
-from pausefl.report.summary import by_policy, spread, summarise
 from pausefl.runs.config import make_config
-from pausefl.runs.data import RunData
-from pausefl.runs.folder import read_runs
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_runs
+from pausefl.runs.run_data import RunData
 
 Made = Callable[..., RunData]
 

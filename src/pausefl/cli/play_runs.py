@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 if TYPE_CHECKING:
     from pausefl.runs.config import Config
-    from pausefl.runs.data import RunData
     from pausefl.runs.parallel import Task
+    from pausefl.runs.run_data import RunData
 
 
 def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
@@ -23,7 +23,7 @@ def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
     Only then, only after everything that is installed, and not without saying so: a file from a stranger must not
     bring code that nobody asked for.
     """
-    from pausefl.runs.own_code import own_code
+    from pausefl.runs.own_code_hashes import own_code
 
     named = sorted({path for config in configs for path in own_code(config)})
     if named:
