@@ -85,10 +85,7 @@ def wrapper_milliseconds(coordinates: int, checkpoint: Path | None, history: int
     """
     grid, model = MemoryGrid(dict.fromkeys(range(NODES), answer)), arrays(coordinates)
     strategy = Stopwatch(
-        FedAvg(fraction_evaluate=0.0),
-        pausefl.Selector(np.ones(NODES), PER_ROUND),
-        poll=0.001,
-        checkpoint=checkpoint,
+        FedAvg(fraction_evaluate=0.0), pausefl.Selector(np.ones(NODES), PER_ROUND), poll=0.001, checkpoint=checkpoint
     )
     taken: list[FloatArray] = []
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAdam,
-    FedAvg,
-    FedAvgM,
-)
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedAvgM
 
 import pausefl
 from pausefl.errors import InvalidValueError

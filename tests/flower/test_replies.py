@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flwr.app import Array, Error, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideFixedClipping,
-)
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 import pausefl
 from pausefl.flower.protocol import Note, Refusal

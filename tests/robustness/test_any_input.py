@@ -72,11 +72,7 @@ def test_any_configuration(text: str) -> None:
         fine_or_one_line(("run", str(file), "--out", f"{folder}/out", *small))
 
 
-QUICK = {
-    "study": ("--scale", "smoke"),
-    "tune": ("--scale", "smoke"),
-    "audit": ("--runs", "100"),
-}
+QUICK = {"study": ("--scale", "smoke"), "tune": ("--scale", "smoke"), "audit": ("--runs", "100")}
 COMMANDS = [*QUICK, "run", "compare", "report", "paper", "ledger", "data"]
 WORDS = st.one_of(
     st.sampled_from(["--out", "--seeds", "--jobs", "--set", "--scale", "smoke", "half", "--list", "--policy", "pause",

@@ -43,13 +43,7 @@ def test_overrides_and_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "override",
-    [
-        "network.congestion=0.5",
-        "selection.rho=0.1",
-        "network.spread=5",
-        "learning.momentum=0.9",
-    ],
+    "override", ["network.congestion=0.5", "selection.rho=0.1", "network.spread=5", "learning.momentum=0.9"]
 )
 def test_keys_without_effect_are_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="has no effect here"):

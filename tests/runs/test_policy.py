@@ -45,11 +45,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 @pytest.mark.parametrize(
     ("policy", "options", "said"),
     [
-        (
-            "pause",
-            {"metric": "l1"},
-            "selection.options has 'metric', but policy 'pause' takes no options",
-        ),
+        ("pause", {"metric": "l1"}, "selection.options has 'metric', but policy 'pause' takes no options"),
         ("fastest", {"metric": "l1"}, "policy 'fastest' takes no options"),
         ("clustered-similarity", {"metrics": "l1"}, "takes metric; did you mean 'metric'?"),
         ("clustered-similarity", {"metric": "l3"}, "metric is 'l3', but must be 'angle', 'l2' or 'l1'"),

@@ -100,13 +100,7 @@ def test_a_run_that_ends_while_it_is_read_is_unfinished_not_damaged(
     assert (len(read.records), read.summary) == (4, None)
 
 
-@pytest.mark.parametrize(
-    ("selection", "name"),
-    [
-        ("true", "sa-pause-as-published"),
-        ("false", "sa-pause"),
-    ],
-)
+@pytest.mark.parametrize(("selection", "name"), [("true", "sa-pause-as-published"), ("false", "sa-pause")])
 def test_a_run_that_was_written_with_the_key_paper_scale_is_read(selection: str, name: str, tmp_path: Path) -> None:
     """Until 1.0 the paper's chain was a key of sa-pause; committed results have it."""
     content = {"run": {"rounds": 1}, "learning": {"enabled": False}, "selection": {"policy": name}}

@@ -40,10 +40,7 @@ def test_a_pair_is_positions_and_weights() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (
-            np.array([0, 0]),
-            "returned [0, 0], but must return an array or a list of exactly m distinct positions",
-        ),
+        (np.array([0, 0]), "returned [0, 0], but must return an array or a list of exactly m distinct positions"),
         (np.array([0]), "returned [0], "),
         ([-1, 0], "returned [-1, 0], "),
         ([0, 9], "returned [0, 9], "),

@@ -7,12 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pausefl
-from pausefl.errors import (
-    InvalidValueError,
-    NotEnoughClientsError,
-    OutOfOrderError,
-    UnknownClientError,
-)  # fmt: skip
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, UnknownClientError  # fmt: skip
 from pausefl.privacy import FixedHorizon
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause

@@ -10,11 +10,10 @@ import pytest
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Schedule
 from pausefl.selector import Selector
-from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
 from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import Quantile, Trace, two_groups
 from pausefl.sim.learner import Scores
-from pausefl.sim.network import Network
+from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
 
 
 class Counting:

@@ -15,9 +15,8 @@ from pausefl.report.report_files import write_images, write_page
 from pausefl.report.series import lines_by
 from pausefl.studies.load import load_study
 from pausefl.studies.measured import KINDS, Measurement
-from pausefl.studies.measured.base import Row, Rows
 from pausefl.studies.measured.study import MeasuredStudy, read_rows, write_rows
-from pausefl.studies.study import Order, Progress
+from pausefl.studies.study import Order, Progress, Row, Rows
 
 
 def measured(name: str) -> MeasuredStudy:

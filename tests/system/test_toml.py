@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
-from pausefl.system.toml import read_toml, toml_text
+from pausefl.system.toml_sections import read_toml, toml_text
 
 VALUES = st.one_of(
     st.text(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.lists(st.text(max_size=4), max_size=3)

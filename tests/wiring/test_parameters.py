@@ -50,9 +50,8 @@ from pausefl.selection import (
     solve_brute,
     solve_exact,
 )
-from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
 from pausefl.sim.latency import FlooredNormal, Quantile, Trace, two_groups
-from pausefl.sim.network import Network
+from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -45,9 +45,8 @@ from pausefl.selection import (
     SaPause,
 )
 from pausefl.selector import Selector
-from pausefl.sim.availability import AvailabilityTrace, Bernoulli, OnOff
 from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
-from pausefl.sim.network import Network
+from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
 from pausefl.system.state_file import read_state
 
 Settings = Mapping[str, Any]

@@ -19,10 +19,7 @@ Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder
 
 
 @paper.command()
-def keep(
-    folders: Folders,
-    out: Annotated[Path, typer.Option(help="Where the copies go.")],
-) -> None:
+def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Where the copies go.")]) -> None:
     """Copy runs without models and optimiser states; report, compare and the pages read the copies as well."""
     from pausefl.runs.archive import keep as copy
 

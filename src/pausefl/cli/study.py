@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=TRAINING)
 def study(
     name: Annotated[
-        str | None,
-        typer.Argument(help="A study of the paper (--list), or a TOML file.", autocompletion=complete_study),
+        str | None, typer.Argument(help="A study of the paper (--list), or a TOML file.", autocompletion=complete_study)
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name the paper's studies.")] = False,
     scale: Scale = "half",

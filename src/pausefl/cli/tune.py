@@ -22,8 +22,7 @@ def tune(
     key: Annotated[str, typer.Argument(help="What to vary, e.g. privacy.width.")],
     values: Annotated[str, typer.Argument(help="Its values, e.g. 0.001,0.003,0.01.")],
     policy: Annotated[
-        str,
-        typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy),
+        str, typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy)
     ] = "random",
     seed: Annotated[int, typer.Option(min=0, help="A seed the study itself does not use.")] = _SEED,
     scale: Scale = "half",

@@ -13,8 +13,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
-from pausefl.system.toml import read_toml
-from pausefl.system.validated_sections import Section, validated
+from pausefl.system.toml_sections import Section, read_toml, validated
 
 _REMEDY = "change it"
 

@@ -12,10 +12,7 @@ from pausefl.report.policy_summary import Groups
 from pausefl.report.series import Row, curve, latency_histogram, participation, ranked
 from pausefl.runs.run_data import SMOOTH, RunData
 
-_X = {
-    "seconds": ("time, seconds of the virtual clock", "over time"),
-    "round": ("round", "over rounds"),
-}
+_X = {"seconds": ("time, seconds of the virtual clock", "over time"), "round": ("round", "over rounds")}
 _CLIENTS = "share of clients, %"
 _TERMS = {
     "speed": "speed: the slowest member's",

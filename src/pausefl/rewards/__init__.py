@@ -1,8 +1,7 @@
 """What a choice is worth: speed, generalization, privacy left, clusters; and set functions of your own."""
 
-from pausefl.rewards.reward import Reward, Terms
+from pausefl.rewards.reward import Reward, Terms, budget_left, speed_bonus, underuse, upper_confidence
 from pausefl.rewards.set_rewards import LabelDiversity, collisions
-from pausefl.rewards.terms import budget_left, speed_bonus, underuse, upper_confidence
 
 __all__ = [
     "LabelDiversity",

@@ -15,8 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pausefl.errors import ConfigError
 from pausefl.learn.datasets import DATASETS
 from pausefl.privacy import MECHANISMS, SCHEDULES, Schedule
-from pausefl.system.toml import read_toml, toml_text
-from pausefl.system.validated_sections import Section, validated, value_of
+from pausefl.system.toml_sections import Section, read_toml, toml_text, validated, value_of
 
 if TYPE_CHECKING:
     ScheduleName: TypeAlias = str

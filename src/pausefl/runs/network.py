@@ -6,8 +6,8 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError
 from pausefl.runs.config import NetworkSection
-from pausefl.sim.availability import Availability, AvailabilityTrace, Bernoulli, OnOff
 from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
+from pausefl.sim.network import Availability, AvailabilityTrace, Bernoulli, OnOff
 from pausefl.types import FloatArray
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pausefl.errors import ConfigError
 from pausefl.runs.config import Config, make_config
 from pausefl.runs.run_data import RunData
-from pausefl.system.toml import read_toml
+from pausefl.system.toml_sections import read_toml
 
 METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
 """A line per round, as a run writes it or as ``keep`` stores it."""

@@ -16,16 +16,7 @@ from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderE
 from pausefl.privacy import Geometric
 from pausefl.rewards import Reward
 from pausefl.selection import Policy, Solution, policy_by_name
-from pausefl.selector.checks import (
-    ask,
-    blaming,
-    checked_policy,
-    observed_seconds,
-    observed_updates,
-    settings_of,
-    state_of,
-    teach,
-)
+from pausefl.selector import checks
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.decision import Phi, Problem, Selection, cluster_column
 from pausefl.selector.saved_arguments import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
@@ -75,7 +66,7 @@ class Selector:
         seed: int = 0,
     ) -> None:
         self._reward = Reward(alpha, beta, gamma, zeta, rho, schedule or Geometric(40.0, 0.04), tau_min)
-        self._policy = checked_policy(policy_by_name(policy) if isinstance(policy, str) else policy)
+        self._policy = checks.checked_policy(policy_by_name(policy) if isinstance(policy, str) else policy)
         if phi is not None and not callable(phi):
             raise InvalidValueError(f"phi is {phi!r}, but must be a function of a set of client ids; pass one")
         self._phi = phi
@@ -143,15 +134,13 @@ class Selector:
         problem = self.problem()
         rows = problem.rows(available, need=1 if allow_fewer or self._policy.size == "all" else self._per_round)
         terms = problem.terms()
-        solution = ask(self._policy, problem.candidates(terms, rows))
+        solution = checks.ask(self._policy, problem.candidates(terms, rows))
         chosen = problem.selection(terms, rows, solution)
         self._pending = chosen, rows[solution.members]
         return chosen
 
     def observe(
-        self,
-        latencies: Mapping[ClientId, Seconds | None],
-        updates: Mapping[ClientId, FloatArray] | None = None,
+        self, latencies: Mapping[ClientId, Seconds | None], updates: Mapping[ClientId, FloatArray] | None = None
     ) -> None:
         """Close the round: seconds per member; None, or a member left out, is no answer.
 
@@ -160,11 +149,11 @@ class Selector:
         if self._pending is None:
             raise OutOfOrderError("observe was called with no open round; call select first")
         chosen, rows = self._pending
-        seconds = observed_seconds(latencies, chosen.members)
+        seconds = checks.observed_seconds(latencies, chosen.members)
         if updates:
-            learned = observed_updates(updates, chosen.members)
+            learned = checks.observed_updates(updates, chosen.members)
             row_of = dict(zip(chosen.members, rows.tolist(), strict=True))
-            teach(self._policy, np.array([row_of[client] for client in updates]), learned)
+            checks.teach(self._policy, np.array([row_of[client] for client in updates]), learned)
         self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
         self._rounds += 1
         self._pending = None
@@ -209,7 +198,7 @@ class Selector:
             "schedule": stored_schedule(self._reward.schedule),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
-            "settings": settings_of(self._policy),
+            "settings": checks.settings_of(self._policy),
             "ids": None if isinstance(cohort.ids, range) else [i if isinstance(i, str) else int(i) for i in cohort.ids],
             "fastest_seen": cohort.fastest_seen if math.isfinite(cohort.fastest_seen) else None,
             "per_round": self._per_round,
@@ -224,7 +213,7 @@ class Selector:
             chosen, arrays["pending"] = self._pending
             if chosen.weights is not None:
                 arrays["pending_weights"] = np.array([chosen.weights[i] for i in chosen.members])
-        arrays |= {f"policy.{name}": value for name, value in state_of(self._policy).items()}
+        arrays |= {f"policy.{name}": value for name, value in checks.state_of(self._policy).items()}
         return header, arrays
 
     @classmethod
@@ -253,7 +242,7 @@ class Selector:
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
         )
         self._rounds = header["rounds"]
-        with blaming(self._policy, "restore"):
+        with checks.blaming(self._policy, "restore"):
             self._policy.restore(arrays_under("policy", arrays))
         self._pending = None
         if "pending" in arrays:

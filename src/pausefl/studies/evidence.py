@@ -15,8 +15,8 @@ from pausefl.runs.config import ONE_POLICY, ONE_STUDY, differences
 from pausefl.runs.read_folder import METRICS, read_run, run_folders
 from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.measured import Measurement
-from pausefl.studies.measured.base import Rows
 from pausefl.studies.measured.study import FILE, MeasuredRows, read_rows
+from pausefl.studies.study import Rows
 from pausefl.types import FloatArray
 
 Pair = tuple[RunData, RunData]

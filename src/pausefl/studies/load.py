@@ -11,7 +11,7 @@ from pausefl.errors import ConfigError
 from pausefl.studies.measured.study import MeasuredStudy
 from pausefl.studies.study import Study
 from pausefl.studies.trained import TrainedStudy
-from pausefl.system.toml import read_toml
+from pausefl.system.toml_sections import read_toml
 
 
 def study_names() -> list[str]:

@@ -1,19 +1,19 @@
-"""What every study has: a name, a title, and a way to play it that ends with a report."""
+"""What every study has, and every measurement: settings, and a way to play it that ends with a report."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from pausefl.report.contents import Report
 from pausefl.runs.parallel import Task
 from pausefl.runs.run_data import RunData
-from pausefl.system.validated_sections import Section
+from pausefl.system.toml_sections import Section
 
 Scale: TypeAlias = Literal["full", "half", "smoke"]
 Trainer: TypeAlias = Callable[[Sequence[Task]], Sequence[RunData]]
@@ -67,3 +67,28 @@ class Study(ABC):
     @abstractmethod
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Play the study into its folder; ``train`` plays its runs, ``progress`` is called while it measures."""
+
+
+Row: TypeAlias = dict[str, Any]
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+class Measurement(Section):
+    """One measurement: its fields are its settings, each with the value of the full study as its default.
+
+    A new one is a class in a file of its own, and a line in ``KINDS`` of this package.
+    """
+
+    kind: ClassVar[str]
+    """The name in ``[study] measures``, and of the section with the settings."""
+    columns: ClassVar[Mapping[str, type[float] | type[str]]]
+    """The columns of its rows, and whether they are numbers or words; no other measurement may have all of them."""
+
+    @abstractmethod
+    def rows(self, progress: Progress = lambda _: None) -> Iterator[Row]:
+        """Measure, and yield one row after the other (times depend on the machine, all else on the settings)."""
+
+    @classmethod
+    @abstractmethod
+    def report(cls, rows: Rows, title: str) -> Report:
+        """Return the report of such rows."""

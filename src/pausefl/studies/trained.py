@@ -24,7 +24,7 @@ from pausefl.runs.policy import known_options, own_options
 from pausefl.runs.read_folder import read_run, run_folders
 from pausefl.selection import check_options
 from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
-from pausefl.system.validated_sections import validated
+from pausefl.system.toml_sections import validated
 
 SMOKE = (
     "data.name=digits", "network.clients=12", "selection.per_round=3", "selection.steps=50", "learning.model=mlp",

@@ -21,11 +21,10 @@ from flwr.supercore import log
 
 from pausefl.errors import InvalidValueError, OutOfOrderError, is_finite, require
 from pausefl.flower.protocol import RECORD, request_record
-from pausefl.flower.server.available_clients import AvailableClients
 from pausefl.flower.server.checkpoint import Checkpoints
+from pausefl.flower.server.clients_and_nodes import AvailableClients, Names
 from pausefl.flower.server.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
-from pausefl.flower.server.node_names import Names
 from pausefl.flower.server.replies import (
     Latency,
     Verdict,
@@ -50,10 +49,10 @@ class PauseStrategy(Strategy):
     """Wraps any Flower strategy: it sees, in each round, only the nodes that the selector chose.
 
     ``latency``: see :data:`~pausefl.flower.server.replies.Latency`.  ``names``: how nodes are recognised, see
-    :mod:`~pausefl.flower.server.node_names`.  ``fewer``: with fewer candidates than the selector wants, an ``"error"``
-    after ``wait`` seconds, or a ``"smaller"`` round.  ``checkpoint``: a file, written after each round; if it is there,
-    ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to use at most these; it can make them stricter, and
-    never less strict.
+    :mod:`~pausefl.flower.server.clients_and_nodes`.  ``fewer``: with fewer candidates than the selector wants, an
+    ``"error"`` after ``wait`` seconds, or a ``"smaller"`` round.  ``checkpoint``: a file, written after each round;
+    if it is there, ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to use at most these; it can make
+    them stricter, and never less strict.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
     counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,

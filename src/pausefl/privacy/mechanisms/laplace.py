@@ -57,11 +57,7 @@ class Laplace(Mechanism):
     def audited(cls) -> dict[str, Self]:
         """Return both units; the plain name is the one of the paper's experiments."""
         coordinate = cls(unit="coordinate", width=1.0)
-        return {
-            "laplace": coordinate,
-            "laplace-coordinate": coordinate,
-            "laplace-update": cls(unit="update", l1=1.0),
-        }
+        return {"laplace": coordinate, "laplace-coordinate": coordinate, "laplace-update": cls(unit="update", l1=1.0)}
 
     @property
     def clip_field(self) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
 from pausefl.studies.evidence import Evidence
 from pausefl.studies.measured import Annealing, Complexity, Regret
-from pausefl.studies.measured.base import Rows
 from pausefl.studies.measured.complexity import growth
+from pausefl.studies.study import Rows
 
 _LOG_GROWTH, _MARGIN, _STEPS = 1.1, 0.05, 3000
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pausefl.studies.measured.annealing import Annealing
-from pausefl.studies.measured.base import Measurement
 from pausefl.studies.measured.complexity import Complexity
 from pausefl.studies.measured.g_function import GFunction
 from pausefl.studies.measured.regret import Regret
+from pausefl.studies.study import Measurement
 
 KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing)}
 """The registry: add a new measurement to this line."""

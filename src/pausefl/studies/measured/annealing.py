@@ -21,8 +21,7 @@ from pausefl.selection import PUBLISHED_KAPPA, anneal, solve_exact
 from pausefl.selection.objective import Objective
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
-from pausefl.studies.measured.base import Measurement, Row, Rows
-from pausefl.studies.study import Progress
+from pausefl.studies.study import Measurement, Progress, Row, Rows
 
 _TAU_MIN = 0.05
 

@@ -17,8 +17,7 @@ from pausefl.report.charts import Axes
 from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.selection import anneal, solve_brute, solve_exact
-from pausefl.studies.measured.base import Measurement, Row, Rows
-from pausefl.studies.study import Progress
+from pausefl.studies.study import Measurement, Progress, Row, Rows
 from pausefl.types import FloatArray
 
 Method: TypeAlias = Callable[[FloatArray, FloatArray, int], object]

@@ -14,9 +14,8 @@ from pydantic import Field
 from pausefl.report.charts import Axes
 from pausefl.report.contents import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
-from pausefl.rewards.terms import underuse
-from pausefl.studies.measured.base import Measurement, Row, Rows
-from pausefl.studies.study import Progress
+from pausefl.rewards.reward import underuse
+from pausefl.studies.study import Measurement, Progress, Row, Rows
 
 
 class GFunction(Measurement):

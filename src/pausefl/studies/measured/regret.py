@@ -17,9 +17,8 @@ from pausefl.selection import Fastest
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
 from pausefl.sim.regret import play_bandit, regret_bound
-from pausefl.studies.measured.base import Measurement, Row, Rows
-from pausefl.studies.study import Progress
-from pausefl.system.validated_sections import Section
+from pausefl.studies.study import Measurement, Progress, Row, Rows
+from pausefl.system.toml_sections import Section
 
 _TAU_MIN = 0.05
 

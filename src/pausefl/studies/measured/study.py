@@ -19,10 +19,9 @@ from pydantic import Field, field_validator
 
 from pausefl.errors import ConfigError, require
 from pausefl.studies.measured import KINDS, Measurement
-from pausefl.studies.measured.base import Row
-from pausefl.studies.study import About, Order, Outcome, Progress, Scale, Study, Trainer
+from pausefl.studies.study import About, Order, Outcome, Progress, Row, Scale, Study, Trainer
 from pausefl.system.state_file import write_whole
-from pausefl.system.validated_sections import validated, value_of
+from pausefl.system.toml_sections import validated, value_of
 
 FILE = "rows.csv"
 

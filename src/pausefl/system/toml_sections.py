@@ -1,15 +1,40 @@
-"""Sections of a file: validated, and wrong keys and values explained in one line."""
+"""TOML files: read and written, their sections validated, and wrong keys and values explained in one line."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, TypeVar
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pausefl.errors import ConfigError
+
+
+def read_toml(path: Path | Traversable, remedy: str = "name a TOML file") -> dict[str, Any]:
+    """Return a file's content; ``remedy`` is what to do where there is no such file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; {remedy}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML file ({error}); mend it") from None
+
+
+def toml_text(content: Mapping[str, Any]) -> str:
+    """Return a mapping as TOML that reads back equal; TOML knows no None, so leave out what has no value.
+
+    >>> print(toml_text({"run": {"rounds": 5, "note": "two\\nlines"}}), end="")
+    [run]
+    rounds = 5
+    note = "two\\nlines"
+    """
+    return tomli_w.dumps(content)
+
 
 Model = TypeVar("Model", bound=BaseModel)
 _REMEDY = "change it in the file or with --set {key}=…"

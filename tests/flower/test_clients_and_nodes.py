@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
 from pausefl.flower.protocol import Refusal
-from pausefl.flower.server.node_names import NodeNames
+from pausefl.flower.server.clients_and_nodes import NodeNames
 
 
 def test_nodes_are_known_by_the_name_they_give_and_are_asked_once(tools):
