@@ -1,17 +1,22 @@
 """Code of one's own is a part of a run: another version of it makes another run."""
 
 import json
+import re
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
+from pausefl.report.policy_summary import by_policy
 from pausefl.runs.archive import keep
 from pausefl.runs.config import make_config
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
+from pausefl.runs.read_folder import read_run, read_runs
+from pausefl.studies.evidence import gather
 
 POLICY = "import beside_helper\nfrom pausefl.selection import Random\n\n\nclass Mine(Random):\n    pass\n"
 SMALL = {"network": {"clients": 6}, "selection": {"per_round": 2, "policy": "beside_policy:Mine"},
@@ -52,6 +57,24 @@ def test_a_changed_file_is_refused_by_its_name_whether_the_run_is_finished_or_no
             again()
     assert {path.name: path.read_bytes() for path in (beside / "run").iterdir()} == before
     run(config, beside / "elsewhere")
+
+
+def test_runs_of_two_versions_are_two_rows_and_no_seeds_of_one_study(beside: Path) -> None:
+    for number, seed in enumerate((0, 1, 1)):
+        if number == 2:
+            with (beside / "beside_helper.py").open("a") as source:
+                source.write("# another\n")
+        place = beside / "all" / "study" / f"{number}" / "run"
+        assert run(make_config(SMALL, [f"run.seed={seed}"]), place) == read_run(place)
+    groups = by_policy(read_runs([beside / "all"]))
+    assert sorted(map(len, groups.values())) == [1, 2]
+    assert all(re.fullmatch(r"beside_policy:Mine \(code [0-9a-f]{8}\)", name) for name in groups)
+    keep([beside / "all" / "study" / "1" / "run"], beside / "small")
+    with pytest.raises(ConfigError, match="a copy of a run with other code"):
+        keep([beside / "all" / "study" / "2" / "run"], beside / "small")
+    rmtree(beside / "all" / "study" / "1")
+    with pytest.raises(ConfigError, match="study: beside_policy:Mine was played with different code in"):
+        gather(beside / "all")
 
 
 def test_hashes_alone_are_no_run(beside: Path) -> None:

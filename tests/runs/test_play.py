@@ -86,6 +86,17 @@ def test_one_job_and_two_give_the_same_results(tmp_path: Path) -> None:
     assert contents(tmp_path / "1" / "0") != contents(tmp_path / "1" / "1")
 
 
+def test_when_one_of_several_runs_is_refused_nothing_else_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configs = [make_config(SMALL, [f"run.seed={seed}"]) for seed in range(12)]
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "checkpoint.state").write_text("no state")
+    with pytest.raises(PauseError, match="checkpoint"):
+        run_many([Task(c, tmp_path / str(c.run.seed)) for c in configs], jobs=2)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_records_and_summary_hold_what_they_should(tmp_path: Path) -> None:
     config = make_config({"run": {"rounds": 5, "evaluate_every": 2}, "selection": {"policy": "random"}})
     summary = run(config, tmp_path).summary

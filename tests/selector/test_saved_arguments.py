@@ -16,7 +16,7 @@ import pytest
 from pausefl.errors import StateFileError
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.rewards import LabelDiversity
-from pausefl.selection import POLICIES, Annealer, Fastest, Policy, SaPause
+from pausefl.selection import POLICIES, Annealer, Candidates, Fastest, Policy, SaPause
 from pausefl.selector import Selector
 from pausefl.selector.decision import Selection
 
@@ -314,6 +314,33 @@ class Weighted(Policy):
 
     def pick(self, candidates: object) -> object:
         raise NotImplementedError
+
+
+class Plain(Policy):
+    """A policy that is no dataclass: an option, and a memory."""
+
+    name = "plain"
+
+    def __init__(self, power: float) -> None:
+        self.power, self.seen = power, 0
+
+    def pick(self, candidates: Candidates) -> list[int]:
+        self.seen += 1
+        return [0]
+
+    def state(self) -> dict[str, int]:
+        return {"seen": self.seen}
+
+
+def test_a_policy_is_known_by_its_options_but_not_by_what_it_remembers(tmp_path: Path) -> None:
+    sel = Selector(np.ones(3), 1, Plain(2.0))
+    sel.select()
+    sel.save(tmp_path / "state")
+    Selector.load(tmp_path / "state", policy=Plain(2.0))
+    with pytest.raises(StateFileError, match=r"its policy is plain \{'power': 2.0\}, but here it is .* 3.0"):
+        Selector.load(tmp_path / "state", policy=Plain(3.0))
+    header, arrays = sel.state()
+    Selector(np.ones(3), 1, Plain(2.0)).restore(header | {"settings": "plain"}, arrays)  # an earlier file
 
 
 BIG = np.arange(5000.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pausefl.errors import ConfigError
 from pausefl.report.style import ordered
-from pausefl.runs.config import ONE_POLICY, flat
+from pausefl.runs.config import ONE_POLICY, differences, flat
 from pausefl.runs.run_data import RunData
 
 Groups: TypeAlias = Mapping[str, Sequence[RunData]]
@@ -20,10 +20,10 @@ Groups: TypeAlias = Mapping[str, Sequence[RunData]]
 
 
 def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
-    """Group runs by policy; if runs of one policy differ in more than the seed, their names tell in which settings."""
+    """Group runs by policy; if runs of one policy differ in more than the seed, their names tell in what."""
     groups: dict[str, list[RunData]] = defaultdict(list)
     for run in runs:
-        groups[json.dumps(flat(run.settings, ONE_POLICY), sort_keys=True)].append(run)
+        groups[json.dumps(flat(run.settings, ONE_POLICY), sort_keys=True) + run.code].append(run)
     named: dict[str, list[RunData]] = {}
     policies = Counter(group[0].name for group in groups.values())
     for group in groups.values():
@@ -154,12 +154,13 @@ def _fast_share(run: RunData) -> float | None:
 
 
 def _told_apart(run: RunData, others: Sequence[RunData]) -> list[str]:
-    """Return the settings in which runs of one policy differ, as this run has them."""
+    """Return the settings in which runs of one policy differ, as this run has them; its code, if only that differs."""
     settings_of = [flat(other.settings, ONE_POLICY) for other in others]
     keys = dict.fromkeys(key for settings in settings_of for key in sorted(settings))
     mine = flat(run.settings)
+    alike = {other.code for other in others if not differences(run.settings, other.settings, ONE_POLICY)}
     return [
         f"{key.partition('.')[2]}={mine.get(key, 'none')}"
         for key in keys
         if len({str(settings.get(key)) for settings in settings_of}) > 1
-    ]
+    ] + [f"code {run.code or 'unknown'}"] * (len(alike) > 1)

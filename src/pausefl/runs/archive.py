@@ -45,6 +45,8 @@ def _require_free(place: Path, run: Path) -> None:
             raise ConfigError(
                 f"{place} holds a copy of another run ({key} = {there!r} there, {here!r} here); name another folder"
             )
+        if old.code != new.code:
+            raise ConfigError(f"{place} holds a copy of a run with other code of your own; name another folder")
         if len(old.records) > len(new.records):
             raise ConfigError(
                 f"{place} holds a copy with {len(old.records)} rounds, but {run} has {len(new.records)}; let it go on, "

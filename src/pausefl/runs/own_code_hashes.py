@@ -39,6 +39,12 @@ def write_code(config: Config, out: Path) -> None:
         (out / CODE_FILE).unlink(missing_ok=True)
 
 
+def code_of(out: Path) -> str:
+    """Return a short name for the code that the run in a folder was played with; empty without code of one's own."""
+    file = out / CODE_FILE
+    return sha256(file.read_bytes()).hexdigest()[:8] if file.exists() else ""
+
+
 def require_same_code(out: Path) -> None:
     """Refuse to go on with a run whose code has changed; older runs have no hashes and are taken as they are."""
     if not (out / CODE_FILE).exists():

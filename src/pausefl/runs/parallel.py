@@ -61,9 +61,8 @@ def run_many(
         except BrokenProcessPool:
             raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
         except BaseException:
-            # Resumable, so there is nothing to wait for.
-            for future in futures:
-                future.cancel()
+            # Resumable, so there is nothing to wait for.  The pool itself ends the futures of dead processes, and
+            # breaks with a traceback on one that was cancelled.
             for process in list((pool._processes or {}).values()):
                 process.terminate()
             raise

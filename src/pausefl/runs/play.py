@@ -13,7 +13,7 @@ from pausefl import __version__
 from pausefl.errors import ConfigError
 from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences
-from pausefl.runs.own_code_hashes import require_same_code, write_code
+from pausefl.runs.own_code_hashes import code_of, require_same_code, write_code
 from pausefl.runs.read_folder import METRICS, read_records, read_run, stored_config
 from pausefl.runs.run_data import RunData
 from pausefl.sim.engine import Simulation
@@ -61,7 +61,8 @@ def run(
                         os.fsync(metrics.fileno())
                         write_state(out / "checkpoint.state", _KIND, *simulation.state())
                     watch(record)
-            return _summarised(simulation, RunData(config.title, config, records, None, out), out / "summary.json")
+            played = RunData(config.title, config, records, None, out, code_of(out))
+            return _summarised(simulation, played, out / "summary.json")
         finally:
             simulation.close()
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import Config, make_config
+from pausefl.runs.own_code_hashes import code_of
 from pausefl.runs.run_data import RunData
 from pausefl.system.toml_sections import read_toml
 
@@ -59,10 +60,10 @@ def read_run(folder: Path) -> RunData:
     with _damage_told(folder):
         summary = folder / "summary.json"  # before the rounds: a run that ends meanwhile has all of them before it
         done = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
-        records = _records(metrics, config)
+        records, code = _records(metrics, config), code_of(folder)
         if records:
             _check_summary(done, len(records))
-    return RunData(config.title, config, records or _refuse(folder), done, folder)
+    return RunData(config.title, config, records or _refuse(folder), done, folder, code)
 
 
 def read_records(folder: Path, config: Config, rounds: int) -> list[dict[str, Any]]:

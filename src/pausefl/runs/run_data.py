@@ -27,6 +27,7 @@ class RunData:
     records: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any] | None
     folder: Path | None = field(default=None, compare=False)
+    code: str = ""  # which version of the user's own code it was played with
 
     def column(self, name: str) -> FloatArray:
         """Return a number per round, ``terms.NAME`` from the terms of the reward; NaN where a round has none."""

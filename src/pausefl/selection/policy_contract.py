@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from hashlib import blake2b
+from inspect import signature
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
@@ -125,7 +126,8 @@ class Policy(ABC):
     above 0; the weights sum to 1 and replace the usual aggregation weights.  ``pick`` must take all randomness from
     ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives the same choice, in any process), and
     must not depend on the order of the candidates (so that permuting the clients permutes the choice).  What it has to
-    remember between rounds goes through ``learn``, ``state`` and ``restore``.
+    remember between rounds goes through ``learn``, ``state`` and ``restore``.  An option
+    is kept in an attribute that is called like its argument, and does not change: ``settings`` describes it.
     """
 
     __slots__ = ()
@@ -143,8 +145,15 @@ class Policy(ABC):
         return type(self).learn is not Policy.learn
 
     def settings(self) -> str:
-        """Describe the parameters, so that a saved state is not continued with others."""
-        return described(self) if is_dataclass(self) else self.name
+        """Describe the options, so that a saved state is not continued with others.
+
+        These are the fields of a dataclass, else the attributes that are called like arguments of the class: whatever
+        else it has may be what it remembers.
+        """
+        if is_dataclass(self):
+            return described(self)
+        options = {name: getattr(self, name) for name in signature(type(self)).parameters if hasattr(self, name)}
+        return f"{self.name} {described(options)}" if options else self.name
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
         """Take note of the model updates that these clients sent, a row each."""

@@ -63,8 +63,8 @@ def check_same(
     Data sizes are not compared: ``join`` may have changed them, so the stored ones win.
     """
     for name, here, there in _pairs(mine, stored):
-        older = name == "policy" and is_dataclass(policy) and there == repr(policy)  # as earlier files have it
-        if here != there and not older:
+        as_before = repr(policy) if is_dataclass(policy) else policy.name  # as earlier files have it
+        if here != there and not (name == "policy" and there == as_before):
             shown = _from_difference(str(there), str(here))
             raise StateFileError(
                 f"the state is of another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "

@@ -78,10 +78,14 @@ def gather(folder: Path) -> Evidence:
 
 
 def _require_one_study(study: str, runs: Sequence[RunData]) -> None:
-    """Refuse runs that cannot be compared: policies of other studies, or seeds of one policy with other settings."""
+    """Refuse runs that cannot be compared: policies of other studies, or seeds of one with other settings or code."""
     first: dict[str, RunData] = {}
     for run in runs:
         same = first.setdefault(run.name, run)
+        if run.code != same.code:
+            raise ConfigError(
+                f"{study}: {run.name} was played with different code in {same.folder} and {run.folder}; play one again"
+            )
         for other, allowed in ((same, ONE_POLICY), (runs[0], ONE_STUDY)):
             for key, (here, there) in differences(run.settings, other.settings, allowed).items():
                 raise ConfigError(
