@@ -10,8 +10,7 @@ from pydantic import Field
 
 from pausefl.errors import ConfigError, InvalidValueError
 from pausefl.report.charts import Axes
-from pausefl.report.contents import Report, ReportSection, curve_figure
-from pausefl.report.report_files import write_images, write_page
+from pausefl.report.report_files import Report, ReportSection, curve_figure, write_images, write_page
 from pausefl.report.series import lines_by
 from pausefl.studies.load import load_study
 from pausefl.studies.measured import KINDS, Measurement

@@ -13,7 +13,7 @@ from pausefl.cli.options import TRAINING, Folders, References
 from pausefl.errors import require
 
 if TYPE_CHECKING:
-    from pausefl.report.contents import Report
+    from pausefl.report.report_files import Report
 
 
 @app.command(rich_help_panel=TRAINING)

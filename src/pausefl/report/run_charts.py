@@ -7,8 +7,8 @@ from functools import partial
 from typing import Literal
 
 from pausefl.report.charts import Axes, bar_chart
-from pausefl.report.contents import Figure, ReportSection, curve_figure
 from pausefl.report.policy_summary import Groups
+from pausefl.report.report_files import Figure, ReportSection, curve_figure
 from pausefl.report.series import Row, curve, latency_histogram, participation, ranked
 from pausefl.runs.run_data import SMOOTH, RunData
 

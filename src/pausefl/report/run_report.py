@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pausefl.report.contents import NOTHING, Report, ReportSection, Table
-from pausefl.report.policy_summary import (
-    COLUMNS,
-    Groups,
-    PolicySummary,
-    Spread,
-    at_a_glance,
-    by_policy,
-    cell,
-    summarise,
-)
+from pausefl.report import policy_summary as summary
+from pausefl.report.policy_summary import Groups, cell
+from pausefl.report.report_files import NOTHING, Report, ReportSection, Table
 from pausefl.report.run_charts import run_sections
 from pausefl.runs.run_data import RunData
 
@@ -32,23 +24,24 @@ _TIMES = (
 
 def run_report(runs: Sequence[RunData], title: str = "pausefl runs", references: Groups | None = None) -> Report:
     """Return the report of some runs; ``references`` are curves of others to draw beside them."""
-    groups, others = by_policy(runs), references or {}
-    policies = summarise(groups)
+    groups, others = summary.by_policy(runs), references or {}
+    policies = summary.summarise(groups)
     glance = ReportSection("glance", "At a glance", _GLANCE, table=_overview(policies))
     accuracy, *rest = run_sections(groups, others)
     sections = [glance, replace(accuracy, table=_time_to_accuracy(policies)), *rest]
     return Report(title, [*groups, *others], sections, _facts(groups), _guarantees(groups))
 
 
-def _overview(policies: Sequence[PolicySummary]) -> Table:
+def _overview(policies: Sequence[summary.PolicySummary]) -> Table:
     """Return a line per policy: what it reached, how long it took, what it leaked, how even it was."""
     rows = [
-        [*at_a_glance(p, NOTHING), cell(p.worst_client, NOTHING), cell(p.client_deviation, NOTHING)] for p in policies
+        [*summary.at_a_glance(p, NOTHING), cell(p.worst_client, NOTHING), cell(p.client_deviation, NOTHING)]
+        for p in policies
     ]
-    return _without_empty_columns((*COLUMNS, "worst client, %", "spread of clients, %"), rows)
+    return _without_empty_columns((*summary.COLUMNS, "worst client, %", "spread of clients, %"), rows)
 
 
-def _time_to_accuracy(policies: Sequence[PolicySummary]) -> Table | None:
+def _time_to_accuracy(policies: Sequence[summary.PolicySummary]) -> Table | None:
     """Return the seconds to each target accuracy; None without targets."""
     targets = list(policies[0].time_to)
     rows = [[p.name, *(_reached(p.time_to[target], p.seeds) for target in targets)] for p in policies]
@@ -56,7 +49,7 @@ def _time_to_accuracy(policies: Sequence[PolicySummary]) -> Table | None:
     return replace(table, title="Seconds until the accuracy is first reached", reading=_TIMES) if targets else None
 
 
-def _reached(time: Spread | None, seeds: int) -> str:
+def _reached(time: summary.Spread | None, seeds: int) -> str:
     return NOTHING if time is None else f"{time}" + (f" ({time.count} of {seeds})" if time.count < seeds else "")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import uint64
 
-from pausefl.selection.compile_cached import compiled
+from pausefl.selection.exact_sweep import compiled
 from pausefl.types import FloatArray, IntArray, KeyArray
 
 # Strides for walking through all neighbours once: a prime above their number is coprime to it.

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
-from pausefl.selection.compile_cached import compiled
+import numpy as np
+from numba import njit
+
 from pausefl.types import FloatArray, IntArray, KeyArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile on first use; in a read-only installation without a home, compile anew in each process."""
+    try:
+        cached: Callable[P, R] = njit(cache=True)(function)
+    except RuntimeError:  # numba found no folder for its cache
+        cached = njit()(function)
+    return cached
 
 
 @compiled

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from pausefl.report.contents import Report
+from pausefl.report.report_files import Report
 from pausefl.runs.parallel import Task
 from pausefl.runs.run_data import RunData
 from pausefl.system.toml_sections import Section

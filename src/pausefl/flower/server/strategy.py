@@ -21,21 +21,11 @@ from flwr.supercore import log
 
 from pausefl.errors import InvalidValueError, OutOfOrderError, is_finite, require
 from pausefl.flower.protocol import RECORD, request_record
+from pausefl.flower.server import replies as answers
 from pausefl.flower.server.checkpoint import Checkpoints
 from pausefl.flower.server.clients_and_nodes import AvailableClients, Names
 from pausefl.flower.server.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
-from pausefl.flower.server.replies import (
-    Latency,
-    Verdict,
-    check_latency,
-    faults,
-    flat_updates,
-    judge,
-    latencies,
-    settle,
-    settle_evaluation,
-)
 from pausefl.flower.server.training_rounds import Plan, PlayedRound, RunState, play
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.selector import Selector
@@ -64,7 +54,7 @@ class PauseStrategy(Strategy):
         inner: Strategy,
         selector: Selector,
         *,
-        latency: Latency = "round-trip",
+        latency: answers.Latency = "round-trip",
         names: Names = "hello",
         fewer: Literal["error", "smaller"] = "error",
         wait: Seconds = 60.0,
@@ -80,7 +70,7 @@ class PauseStrategy(Strategy):
             )
         require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
         require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
-        check_latency(latency, len(selector.cohort))
+        answers.check_latency(latency, len(selector.cohort))
         require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
         require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
         least = least_round(inner, selector.per_round)
@@ -125,7 +115,7 @@ class PauseStrategy(Strategy):
         """Choose the nodes, and let the inner strategy write their messages."""
         if self._timed is None or self._timed.grid is not grid:
             raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
-        check_latency(self._latency, len(self._selector.cohort))  # clients may have joined
+        answers.check_latency(self._latency, len(self._selector.cohort))  # clients may have joined
         ready = self._available.ready(self._timed, server_round)
         if not ready:
             return []
@@ -153,10 +143,10 @@ class PauseStrategy(Strategy):
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start")
         weight = weight_key(self._inner)
-        verdicts = judge(exchange, self._chosen, model, weight, by_note=self._names == "hello")
+        verdicts = answers.judge(exchange, self._chosen, model, weight, by_note=self._names == "hello")
         sound = [one for one in verdicts if not one.fault]
         seconds = self._seconds(server_round, sound)
-        self._learn(verdicts, seconds, flat_updates(sound, model) if self._selector.policy.learns else None)
+        self._learn(verdicts, seconds, answers.flat_updates(sound, model) if self._selector.policy.learns else None)
         self._exchange = None
         spent = self._selector.spent()[self._selector.cohort.rows(chosen)].tolist()
         played = PlayedRound(
@@ -170,8 +160,8 @@ class PauseStrategy(Strategy):
         self._state.history.append(played)
         log(INFO, "pausefl: %s", played.line())
         if not sound:
-            log(WARNING, "pausefl: round %s: no reply could be used: %s", server_round, faults(verdicts))
-        settle(sound, self._key, weight, chosen.weights)
+            log(WARNING, "pausefl: round %s: no reply could be used: %s", server_round, answers.faults(verdicts))
+        answers.settle(sound, self._key, weight, chosen.weights)
         kept = [one.reply for one in verdicts if one.reply is not None]
         arrays, metrics = self._inner.aggregate_train(server_round, kept)
         if arrays is not None:
@@ -192,7 +182,7 @@ class PauseStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Let the inner strategy average what all of them told."""
-        settled = settle_evaluation(replies, weight_key(self._inner))
+        settled = answers.settle_evaluation(replies, weight_key(self._inner))
         return self._inner.aggregate_evaluate(server_round, settled)
 
     def start(
@@ -236,15 +226,18 @@ class PauseStrategy(Strategy):
             self._checkpoints.save(found)  # the run keeps its name even if it dies in its first round
         self._state, self._available = found, self._candidates(found)
 
-    def _seconds(self, number: int, sound: list[Verdict]) -> dict[ClientId, Seconds]:
+    def _seconds(self, number: int, sound: list[answers.Verdict]) -> dict[ClientId, Seconds]:
         measured = {one.client: one.seconds for one in sound}
         reported = {one.client: one.reported for one in sound if one.reported is not None}
         # Only the round in which an earlier server died can have been answered before.
         replayed = {one.client for one in sound if one.replayed and number == self._repeated}
-        return latencies(self._latency, number, self._selector.cohort, self._seed, measured, reported, replayed)
+        return answers.latencies(self._latency, number, self._selector.cohort, self._seed, measured, reported, replayed)
 
     def _learn(
-        self, verdicts: list[Verdict], seconds: dict[ClientId, Seconds], updates: dict[ClientId, FloatArray] | None
+        self,
+        verdicts: list[answers.Verdict],
+        seconds: dict[ClientId, Seconds],
+        updates: dict[ClientId, FloatArray] | None,
     ) -> None:
         """Tell the selector how the round went, and note whose budget is gone and who must say hello again."""
         cohort = self._selector.cohort

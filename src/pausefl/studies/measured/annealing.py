@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from pausefl.privacy import Geometric
 from pausefl.report.charts import Axes
-from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.report_files import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.rng import stream
 from pausefl.selection import PUBLISHED_KAPPA, anneal, solve_exact

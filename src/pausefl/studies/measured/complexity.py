@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from pausefl.report.charts import Axes
-from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.report_files import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.selection import anneal, solve_brute, solve_exact
 from pausefl.studies.study import Measurement, Progress, Row, Rows

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from pausefl.report.charts import Axes
-from pausefl.report.contents import Report, ReportSection, curve_figure
+from pausefl.report.report_files import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.rewards.reward import underuse
 from pausefl.studies.study import Measurement, Progress, Row, Rows

@@ -7,7 +7,7 @@ from pausefl.errors import InvalidValueError
 from pausefl.selection import Fastest, solve_brute
 from pausefl.selector import Selector
 from pausefl.sim.latency import two_groups
-from pausefl.sim.regret import largest_gap, play_bandit, regret_bound, round_regret
+from pausefl.studies.measured.regret import largest_gap, play_bandit, regret_bound, round_regret
 
 
 def test_the_genie_is_the_best_who_knows_the_means() -> None:
