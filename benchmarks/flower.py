@@ -17,7 +17,7 @@ import pausefl
 from benchmarks.measure import Figure, show
 from pausefl.flower import PauseStrategy
 from pausefl.flower.protocol import RECORD, Note
-from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.testing import MemoryGrid
 from pausefl.types import FloatArray
 

@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 import pausefl
 from pausefl.flower import PauseStrategy, PrivateUpdate
 from pausefl.flower.protocol import Note
-from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon, SqliteLedger
 

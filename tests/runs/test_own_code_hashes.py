@@ -11,11 +11,11 @@ import pytest
 from pausefl.cli import main
 from pausefl.errors import ConfigError
 from pausefl.report.policy_summary import by_policy
-from pausefl.runs.archive import keep
 from pausefl.runs.config import make_config
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
 from pausefl.runs.read_folder import read_run, read_runs
+from pausefl.runs.small_copies import keep
 from pausefl.studies.evidence import gather
 
 POLICY = "import beside_helper\nfrom pausefl.selection import Random\n\n\nclass Mine(Random):\n    pass\n"

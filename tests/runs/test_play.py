@@ -13,12 +13,12 @@ import pytest
 
 from pausefl.errors import ConfigError, PauseError
 from pausefl.rng import stream
-from pausefl.runs.archive import keep
 from pausefl.runs.build import build
 from pausefl.runs.config import load_config, make_config
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.play import run
 from pausefl.runs.read_folder import read_run
+from pausefl.runs.small_copies import keep
 from pausefl.system.state_file import read_state, write_state
 
 SMALL = {

@@ -21,7 +21,7 @@ Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder
 @paper.command()
 def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Where the copies go.")]) -> None:
     """Copy runs without models and optimiser states; report, compare and the pages read the copies as well."""
-    from pausefl.runs.archive import keep as copy
+    from pausefl.runs.small_copies import keep as copy
 
     kept = copy(folders, out)
     size = sum(file.stat().st_size for folder in kept for file in folder.iterdir())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pausefl.errors import MissingExtraError, require
-from pausefl.report.style import looks
+from pausefl.report.policy_looks import looks
 
 Width: TypeAlias = int | Literal["container"]
 """Pixels, or the width that the page has for it."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pausefl.errors import ConfigError
-from pausefl.report.style import ordered
+from pausefl.report.policy_looks import ordered
 from pausefl.runs.config import ONE_POLICY, differences, flat
 from pausefl.runs.run_data import RunData
 

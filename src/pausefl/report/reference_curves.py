@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pausefl.errors import ConfigError
-from pausefl.report.style import REFERENCE
+from pausefl.report.policy_looks import REFERENCE
 from pausefl.runs.run_data import RunData
 
 COLUMNS = {

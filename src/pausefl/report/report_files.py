@@ -13,8 +13,8 @@ from pausefl import __version__
 from pausefl.errors import ConfigError, MissingExtraError
 from pausefl.report.chart_base import described, require_charts, save_chart
 from pausefl.report.charts import Axes, curve_chart
+from pausefl.report.policy_looks import looks
 from pausefl.report.series import Row, staggered
-from pausefl.report.style import looks
 from pausefl.runs.run_data import RunData
 
 NOTHING = "\N{EN DASH}"

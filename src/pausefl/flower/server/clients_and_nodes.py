@@ -20,7 +20,7 @@ from flwr.supercore import log
 
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower.protocol import RECORD, Note, request_record
-from pausefl.flower.server.grid import TimedGrid
+from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.server.training_rounds import RunState
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.selector import Selector

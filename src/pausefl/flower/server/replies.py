@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite, require
 from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, tensors_of
-from pausefl.flower.server.grid import Exchange
+from pausefl.flower.server.timed_grid import Exchange
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 from pausefl.rng import stream
 from pausefl.selector.cohort import Cohort

@@ -24,8 +24,8 @@ from pausefl.flower.protocol import RECORD, request_record
 from pausefl.flower.server import replies as answers
 from pausefl.flower.server.checkpoint import Checkpoints
 from pausefl.flower.server.clients_and_nodes import AvailableClients, Names
-from pausefl.flower.server.grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
+from pausefl.flower.server.timed_grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.training_rounds import Plan, PlayedRound, RunState, play
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.selector import Selector

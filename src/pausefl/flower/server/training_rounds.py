@@ -17,8 +17,8 @@ from flwr.supercore import log
 from pausefl.types import ClientId, Seconds
 
 if TYPE_CHECKING:
-    from pausefl.flower.server.grid import TimedGrid
     from pausefl.flower.server.strategy import PauseStrategy
+    from pausefl.flower.server.timed_grid import TimedGrid
 
 _METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
 _LEAST_TTL: Seconds = 300.0

@@ -19,9 +19,9 @@ from pydantic import Field
 
 from pausefl.errors import require
 from pausefl.report.charts import Axes
+from pausefl.report.policy_looks import BOUND
 from pausefl.report.report_files import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
-from pausefl.report.style import BOUND
 from pausefl.rng import stream
 from pausefl.selection import Fastest
 from pausefl.selection.exact import exact

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Error, Message, RecordDict
 
 from pausefl.errors import NotEnoughClientsError, OutOfOrderError
-from pausefl.flower.server.grid import ChosenGrid, TimedGrid
+from pausefl.flower.server.timed_grid import ChosenGrid, TimedGrid
 from pausefl.flower.testing import MemoryGrid
 
 

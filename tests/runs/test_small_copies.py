@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.runs.archive import keep
 from pausefl.runs.config import make_config
 from pausefl.runs.play import run
 from pausefl.runs.read_folder import read_runs
+from pausefl.runs.small_copies import keep
 
 
 def test_a_kept_run_reads_like_the_run(tmp_path: Path) -> None:

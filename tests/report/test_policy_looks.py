@@ -1,6 +1,6 @@
 """A policy looks the same everywhere, and no two look alike."""
 
-from pausefl.report.style import KNOWN, OTHERS, looks, ordered
+from pausefl.report.policy_looks import KNOWN, OTHERS, looks, ordered
 
 
 def test_no_two_looks_agree_in_colour_or_in_both_dash_and_marker() -> None:
