@@ -26,6 +26,7 @@ from pausefl.privacy import (
     SimulatedNoise,
     SqliteLedger,
 )
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, releases_within_limit
 
 
 @pytest.fixture
@@ -273,3 +274,9 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 3e-4, 1e-5, 1.926782273603083e-06, 2.408477842003854e-07])
+def test_the_count_of_releases_within_the_limit_is_the_rules_own(delta: float) -> None:
+    count = releases_within_limit(delta)
+    assert math.fsum([delta] * count) <= DELTA_LIMIT < math.fsum([delta] * (count + 1))

@@ -93,7 +93,7 @@ def _resume(simulation: Simulation, config: Config, out: Path) -> list[dict[str,
     if path.exists():
         header, arrays = read_state(path, _KIND)
         stored, mine = header["selector"], simulation.selector.state()[0]
-        if (stored["policy"], mine["policy"]) == ("sa-pause", "sa-pause-as-published"):  # as runs before 1.0 wrote it
+        if (stored["policy"], mine["policy"]) == ("sa-pause", "sa-pause-as-published"):  # the old spelling
             stored |= {key: mine[key] for key in ("policy", "class", "settings")}
         simulation.restore(header, arrays)
     number, rounds = simulation.number, config.run.rounds

@@ -49,7 +49,7 @@ def stored_config(folder: Path) -> Config:
             if not isinstance(content.get(section), Mapping):
                 raise ConfigError(f"config.toml lacks [{section}]")
         selection = content["selection"]
-        if selection.pop("paper_scale", False) and selection.get("policy") == "sa-pause":  # as runs before 1.0 wrote it
+        if selection.pop("paper_scale", False) and selection.get("policy") == "sa-pause":  # the old spelling
             selection["policy"] = "sa-pause-as-published"
         return make_config(content)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import UnionType
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, ScheduleChangedError, is_finite, require
@@ -86,8 +87,9 @@ class Past:
 
 
 def releases_within_limit(delta: float, spent: float = 0.0) -> int:
-    """Return how many releases of this delta the limit allows beside what is ``spent``: rather one too few."""
-    return max(0, int((DELTA_LIMIT - spent) / delta * (1.0 + 1e-12)))
+    """Return how many releases of this delta the limit allows beside what is ``spent``, rounded as the rule rounds."""
+    count = max(0, (Fraction(DELTA_LIMIT) - Fraction(spent)) // Fraction(delta))
+    return count + (float(Fraction(spent) + (count + 1) * Fraction(delta)) <= DELTA_LIMIT)
 
 
 def charged_epsilon(
