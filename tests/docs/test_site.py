@@ -119,7 +119,7 @@ def test_make_docs_fails_when_a_link_is_broken(tmp_path: Path, fault: str) -> No
         (tmp_path / "venv" / done).touch()
     with (tmp_path / "docs/tutorial.md").open("a") as page:
         page.write(fault)
-    make = ["make", "docs", "VENV=venv", f"BIN={Path(sys.executable).parent}"]
+    make = ["make", "--no-print-directory", "docs", "VENV=venv", f"BIN={Path(sys.executable).parent}"]
     done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode == 0) is (fault == ""), done.stderr
     assert ("nowhere" in done.stderr) is (fault != "")
