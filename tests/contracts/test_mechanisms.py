@@ -200,6 +200,99 @@ def test_secure_releases_lie_on_a_grid(mechanism):
         assert np.all(released * 2.0**45 == np.rint(released * 2.0**45))
 
 
+class Recording(SimulatedNoise):
+    """Notes every question that a mechanism asks, and every draw it gets."""
+
+    def __init__(self, seed):
+        super().__init__(np.random.default_rng(seed))
+        self.asked = []
+
+    def laplace(self, vector, *arguments, **more):
+        bare = np.zeros_like(vector)
+        super().laplace(bare, *arguments, **more)
+        self.asked.append(("laplace", arguments, more, bare.tolist()))
+        vector += bare
+
+    def gaussian(self, vector, *arguments, **more):
+        bare = np.zeros_like(vector)
+        super().gaussian(bare, *arguments, **more)
+        self.asked.append(("gaussian", arguments, more, bare.tolist()))
+        vector += bare
+
+    def uniform(self, size):
+        drawn = super().uniform(size)
+        self.asked.append(("uniform", drawn.tolist()))
+        return drawn
+
+    def normal(self, size):
+        drawn = super().normal(size)
+        self.asked.append(("normal", drawn.tolist()))
+        return drawn
+
+    def settle(self, vector, scale):
+        self.asked.append(("settle", scale))
+
+
+@every
+@given(
+    update=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e3, 1e3)),
+    clip=st.floats(min_value=5e-324, max_value=1e300),
+    epsilon=st.floats(0.1, 20.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_wish_for_another_clip_never_changes_the_noise(mechanism, update, clip, epsilon):
+    """The very same draws at the very same scales, whatever clip a server asks for."""
+    own, wished = Recording(1), Recording(1)
+    mechanism.release(update, epsilon, own)
+    mechanism.release(update, epsilon, wished, clip=clip)
+    assert own.asked == wished.asked
+
+
+@every
+def test_a_smaller_clip_bounds_tighter_and_a_larger_one_is_ignored(mechanism):
+    """Seeded, so the difference of two releases is that of the bounded updates; PrivUnit is compared by its mean."""
+    update, own = np.array([3.0, -1.0, 0.5]), 2.0 if mechanism.guarantee.norm == "linf" else 1.0
+
+    def released(clip, epsilon=1.5):
+        return mechanism.release(update, epsilon, source("simulated", 9), clip=clip).update
+
+    assert np.array_equal(released(None), released(own)) and np.array_equal(released(None), released(1e9))
+    if isinstance(mechanism, PrivUnit) and mechanism.norm == "fixed":
+        assert np.array_equal(released(None), released(own / 4))  # a direction has no norm to clip
+    elif isinstance(mechanism, PrivUnit):
+        noise = source("simulated", 9)
+        seen = np.array([mechanism.release(update, 8.0, noise, clip=own / 4).update for _ in range(4000)])
+        mean = update / np.linalg.norm(update) / 4.0
+        assert np.all(np.abs(seen.mean(0) - mean) < 5.0 * seen.std(0) / math.sqrt(4000))
+    else:
+        bounded = {
+            "linf": lambda bound: np.clip(update, -bound, bound),
+            "l1": lambda bound: update * bound / np.abs(update).sum(),
+            "l2": lambda bound: update * bound / np.linalg.norm(update),
+        }[mechanism.guarantee.norm]
+        wanted = bounded(mechanism.guarantee.bound / 4) - bounded(mechanism.guarantee.bound)
+        np.testing.assert_allclose(released(own / 4) - released(None), wanted, atol=1e-8)
+
+
+@every
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.nan, math.inf])
+def test_a_clip_that_is_none_is_refused(mechanism, clip):
+    with pytest.raises(InvalidValueError, match="clip"):
+        mechanism.release(np.ones(3), 1.0, source("simulated"), clip=clip)
+
+
+@every
+@pytest.mark.parametrize("dimension", [1, 64])
+def test_noise_over_signal_against_simulation(mechanism, dimension):
+    """4000 seeded releases of the longest update; 5 standard errors of the mean square (one in 1.7 million seeds)."""
+    runs, noise = 4000, source("simulated", 13)
+    longest = np.eye(1, dimension)[0] if mechanism.guarantee.norm == "l1" else np.ones(dimension)
+    seen = np.array([mechanism.release(longest * 100.0, 1.5, noise).update for _ in range(runs)])
+    signal = expected(mechanism, longest * 100.0, 1.5)[0]
+    ratios = ((seen - signal) ** 2).sum(1) / (signal**2).sum()
+    assert abs(ratios.mean() - mechanism.noise_to_signal(dimension, 1.5) ** 2) < 5.0 * ratios.std() / math.sqrt(runs)
+
+
 SETTINGS = {"unit": "coordinate", "width": 0.003, "clip": 2.0, "delta": 1e-5, "budget": 40.0, "schedule": "geometric"}
 
 

@@ -124,10 +124,12 @@ def test_a_second_start_is_no_repetition_of_the_first(clients, start, tools):
 
 
 def test_a_stricter_wish_reaches_the_client(clients, start, tools):
-    tools.wrapped(clip=0.25).start(tools.grid_of(clients), start, num_rounds=1)
+    grid = tools.grid_of(clients)
+    tools.wrapped(clip=0.25).start(grid, start, num_rounds=1)
+    asked = [record for m in grid.sent if not (record := m.content.config_records["pausefl"])["hello"]]
+    assert asked and {record["clip"] for record in asked} == {0.25}
     used = {charge.mechanism for client in clients if client.charges for charge in client.ledger.charges(client.name)}
-    assert len(used) == 1
-    assert "l2=0.25" in used.pop()
+    assert len(used) == 1 and "l2=1.0" in used.pop()  # the noise is the owner's
 
 
 def test_requests_expire_with_their_round(clients, start, tools):

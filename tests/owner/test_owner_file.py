@@ -6,7 +6,7 @@ import pytest
 
 from pausefl.errors import ConfigError
 from pausefl.owner.owner_file import read_owner
-from pausefl.privacy import FixedHorizon, Laplace, PrivUnit
+from pausefl.privacy import FixedHorizon, Laplace
 
 GOOD = """
 name = "clinic-{partition-id}"
@@ -87,12 +87,3 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path, old, new, said):
     assert str(tmp_path / "owner.toml") in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "--set" not in str(caught.value)
-
-
-def test_a_smaller_clip_is_taken_and_a_larger_one_is_not(tmp_path):
-    owner = read(tmp_path, GOOD)
-    assert owner.mechanism.stricter(0.1) == Laplace(unit="coordinate", width=0.1)
-    assert owner.mechanism.stricter(None) is owner.mechanism.stricter(7.0) is owner.mechanism
-    cut = GOOD.index("[mechanism]")
-    unit = read(tmp_path, GOOD[:cut] + '[mechanism]\nkind = "privunit"\nl2 = 2.0\nnorm = "private"\n')
-    assert unit.mechanism.stricter(0.5) == PrivUnit(l2=0.5, norm="private")

@@ -409,6 +409,8 @@ PARAMETERS = (
     Parameter(Laplace.release, "layers", tuple(Layers({"w": (7,), "n": (7,)}, frozenset(local)) for local in ("", "n")),
               lambda v: sorted(laplace.release({"w": UPDATE, "n": UPDATE}, 1.0, SecureNoise(), layers=v).update),
               lambda v, seen: seen == ["n", "w"][len(v.local):]),
+    Parameter(Laplace.release, "clip", (0.25, 0.5), lambda v: noised(laplace, epsilon=1e5, clip=v),
+              lambda v, seen: max(seen) == pytest.approx(v / 2, abs=0.01)),
     Parameter(audit, "mechanism", (laplace, PrivUnit(1.0)),
               lambda v: audit(v, 1.0, SimulatedNoise(rng()), runs=200).mechanism,
               lambda v, seen: seen == repr(v)),

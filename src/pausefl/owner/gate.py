@@ -72,8 +72,7 @@ class Gate:
         with refusing("bad-request", Exception):
             layers = Layers.of(model, batch_norm=owner.batch_norm)
             check_model(model, layers)
-            mechanism = owner.mechanism.stricter(request.clip)
-            wish, least = request.epsilon, mechanism.least_epsilon
+            mechanism, wish, least = owner.mechanism, request.epsilon, owner.mechanism.least_epsilon
             fine = wish is None or wish >= least
             require(fine, "epsilon", wish, f"at least {least:g} for {mechanism.name}", "ask for less noise")
             require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
@@ -103,7 +102,7 @@ class Gate:
         # Errors here, a full disk say, do not depend on the data.
         with refusing("failed", Exception, releases=charge.play):
             epsilon = min(charge.epsilon, wish or charge.epsilon)
-            arrays = released(model, update, layers, mechanism, epsilon, noise)
+            arrays = released(model, update, layers, mechanism, epsilon, noise, request.clip)
             # Two digits, so that the number itself does not tell more of the data than the time that the server sees.
             told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in owner.allow else None
             reply = Reply(arrays, numbers, charge.play, told)

@@ -50,10 +50,10 @@ def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layer
 
 def released(
     model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers,
-    mechanism: Mechanism, epsilon: Epsilon, noise: Noise,
+    mechanism: Mechanism, epsilon: Epsilon, noise: Noise, clip: float | None = None,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return model + noised update; tensors that stay local come back as the server sent them."""
-    noised = mechanism.release(dict(update), epsilon, noise, layers=layers).update
+    """Return model + noised update, clipped tighter if asked; tensors that stay local come back as they were sent."""
+    noised = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip).update
     if not isinstance(noised, dict):
         raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
     sums = {name: np.asarray(model[name].astype(np.float64) + tensor) for name, tensor in noised.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -124,21 +124,33 @@ class Mechanism(ABC):
         """The field that holds the clip."""
         return "l2"
 
-    def stricter(self, clip: float | None) -> Self:
-        """Return the mechanism with this clip, where that is smaller than its own."""
-        if clip is None or clip >= getattr(self, self.clip_field):
-            return self
-        return cast(Self, replace(cast(Any, self), **{self.clip_field: clip}))
-
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
         """What holds at each release."""
 
-    def release(self, update: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None) -> Released:
-        """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``."""
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return the root mean square of the noise's L2 norm over the largest L2 norm of a bounded update.
+
+        NaN stands for a mechanism that does not state it.
+        """
+        return math.nan
+
+    def release(
+        self, update: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None, clip: float | None = None
+    ) -> Released:
+        """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``.
+
+        ``clip`` bounds it tighter, in the unit of the mechanism's own clip; a larger one is ignored.  The noise stays
+        that of the mechanism's own clip: who may choose the clip cannot choose the noise.
+        """
         self._require_epsilon(epsilon)
-        vector = self._randomize(pack(update, layers), float(epsilon), noise)
+        fine = clip is None or (is_finite(clip) and clip > 0.0)
+        require(fine, "clip", clip, "a finite number above 0", "leave it out")
+        vector = pack(update, layers)
+        if clip is not None and clip < getattr(self, self.clip_field):
+            self._tighten(vector, clip / getattr(self, self.clip_field))
+        vector = self._randomize(vector, float(epsilon), noise)
         # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
         outcome = unpack(vector, update, layers)
         return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
@@ -155,6 +167,14 @@ class Mechanism(ABC):
             is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
             f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing where none is left",
         )  # fmt: skip
+
+    def _tighten(self, vector: FloatArray, share: float) -> None:
+        """Bound the vector in place by a share of the guarantee's bound, in its norm."""
+        bound = share * self.guarantee.bound
+        if self.guarantee.norm == "linf":
+            np.clip(vector, -bound, bound, out=vector)
+        else:
+            clip_norm(vector, 1 if self.guarantee.norm == "l1" else 2, bound)
 
     def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         """Randomise each row as an update of its own; to be overridden where one call of the source can serve all."""

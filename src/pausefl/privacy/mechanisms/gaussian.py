@@ -53,6 +53,10 @@ class Gaussian(Mechanism):
         """Return the standard deviation of the noise at this epsilon."""
         return 2.0 * self.l2 * noise_multiplier(epsilon, self.delta)
 
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return sqrt(d) x sigma / l2."""
+        return math.sqrt(dimension) * self.sigma(epsilon) / self.l2
+
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
 

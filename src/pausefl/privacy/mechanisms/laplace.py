@@ -5,6 +5,7 @@ Reference: Dwork, McSherry, Nissim and Smith (2006); PAUSE, Theorem 2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -70,6 +71,10 @@ class Laplace(Mechanism):
         if self.unit == "coordinate":
             return Guarantee("coordinate", "linf", self._size / 2.0)
         return Guarantee("update", "l1", self._size)
+
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return sqrt(8) / epsilon for a coordinate, and sqrt(d) times that for the whole update."""
+        return math.sqrt(8.0 * (1 if self.unit == "coordinate" else dimension)) / epsilon
 
     @property
     def _size(self) -> float:

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from pausefl.errors import require
-from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, require_bound, vector_norm
+from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound, vector_norm
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.mechanisms.privunit_cap import Cap, best_cap
 from pausefl.types import Epsilon, FloatArray
@@ -95,6 +95,15 @@ class PrivUnit(Mechanism):
             return direction
         levels = best_levels(self.split(dimension, epsilon)[1])
         return levels.second(min(length, 1.0)) * (direction + 1.0) - min(length, 1.0) ** 2
+
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return the root of ``error`` for an update of the full norm."""
+        return math.sqrt(self.error(dimension, epsilon))
+
+    def _tighten(self, vector: FloatArray, share: float) -> None:
+        # Without its norm an update is a direction, which no clip changes.
+        if self.norm == "private":
+            clip_norm(vector, 2, share * self.l2)
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         d = vector.size
