@@ -40,7 +40,7 @@ def reservations_per_second(count: int = 500) -> float:
     """Durable reservations of one subject, on the disk that holds the temporary folder."""
     schedule = Geometric(budget=40.0, decay=0.004)
     with tempfile.TemporaryDirectory() as folder:
-        ledger = SqliteLedger(Path(folder) / "ledger.db")
+        ledger = SqliteLedger.create(Path(folder) / "ledger.db")
         return count / seconds(lambda: [ledger.reserve("data", f"run/{i}", schedule) for i in range(count)])
 
 

@@ -174,7 +174,7 @@ def _run_python(text: str, scope: dict[str, object], folder: Path, name: str) ->
 def _make_ledger(path: Path) -> None:
     from pausefl.privacy import Geometric, SqliteLedger
 
-    ledger = SqliteLedger(path)
+    ledger = SqliteLedger.create(path)
     for number in range(1, 4):
         ledger.reserve("clinic-7", f"run-1/{number}", Geometric(budget=40.0, decay=0.04))
 

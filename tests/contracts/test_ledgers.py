@@ -31,7 +31,7 @@ from pausefl.privacy.ledger.charge import DELTA_LIMIT, releases_within_limit
 
 @pytest.fixture
 def ledger(tmp_path) -> SqliteLedger:
-    return SqliteLedger(tmp_path / "ledger.db", clock=lambda: 5.0)
+    return SqliteLedger.create(tmp_path / "ledger.db", clock=lambda: 5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,18 @@ def test_unit_and_delta_come_from_the_mechanism(ledger, mechanism, unit, delta, 
     assert ledger.charges("a") == (charge,) and ledger.spent_delta("a") == delta
 
 
+def test_the_dimension_is_written_down(ledger):
+    schedule = Geometric(40.0, 0.04)
+    assert [ledger.reserve("a", str(d), schedule, dimension=d).dimension for d in (None, 1, 2410, 2**53)] == [
+        0, 1, 2410, 2**53,
+    ]  # fmt: skip
+    assert [row.dimension for row in ledger.charges("a")] == [0, 1, 2410, 2**53]
+    for wrong in (0, -1, 2**53 + 1, 1.0, True, "7", np.int64(7)):
+        with pytest.raises(InvalidValueError, match="dimension"):
+            ledger.reserve("a", "next", schedule, dimension=wrong)
+    assert len(ledger.charges("a")) == 4
+
+
 def test_delta_is_summed_and_limited(ledger):
     """Ten releases of 1e-4 reach the limit of 1e-3; epsilon would have lasted for a hundred."""
     schedule, mechanism = FixedHorizon(40.0, 100), Gaussian(l2=1.0, delta=1e-4)
@@ -228,7 +240,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.ledger = SqliteLedger(Path(self.folder.name) / "ledger.db")
+        self.ledger = SqliteLedger.create(Path(self.folder.name) / "ledger.db")
         self.model: dict[str, tuple[Schedule, list[str]]] = {}
 
     @rule(
@@ -255,7 +267,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.ledger = SqliteLedger(Path(self.folder.name) / "ledger.db", create=False)
+        self.ledger = SqliteLedger(Path(self.folder.name) / "ledger.db")
 
     @invariant()
     def it_agrees_with_the_model(self) -> None:

@@ -114,7 +114,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 def charges(deployment: Any, node: int) -> tuple[Any, ...]:
     path = deployment.owner_folder(node) / "ledger.db"
-    return SqliteLedger(path, create=False).charges(f"client-{node}") if path.exists() else ()
+    return SqliteLedger(path).charges(f"client-{node}") if path.exists() else ()
 
 
 def counts(deployment: Any) -> list[int]:
@@ -141,7 +141,7 @@ def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_receiv
     for node, fresh in enumerate(releases(deployment, before)):
         received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
         assert fresh == received
-        ledger = SqliteLedger(deployment.owner_folder(node) / "ledger.db", create=False)
+        ledger = SqliteLedger(deployment.owner_folder(node) / "ledger.db")
         assert ledger.spent(f"client-{node}") == pytest.approx(float(HORIZON.spent(before[node] + len(fresh))))
         assert {charge.noise for charge in charges(deployment, node)} <= {"secure"}
         ledger.verify()
@@ -214,7 +214,7 @@ def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deploy
     finally:
         deployment.kill("supernode-3", signal.SIGTERM)
     told = {entry["what"]: entry for entry in json.loads((tmp_path / "told.json").read_text())}
-    ledger = SqliteLedger(deployment.owner_folder(3) / "ledger.db", create=False)
+    ledger = SqliteLedger(deployment.owner_folder(3) / "ledger.db")
     assert len(ledger.charges("client-3")) == 2
     assert ledger.spent("client-3") <= 4.0
     answered = {what: entry["update"] for what, entry in told.items() if entry["update"] is not None}
@@ -243,7 +243,7 @@ def test_5_the_simulation_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             said = run.end()
     found = Checkpoint.read(state)
     assert found.round == 3, said
-    ledger = SqliteLedger(made.owner_folder(0) / "ledger.db", create=False)
+    ledger = SqliteLedger(made.owner_folder(0) / "ledger.db")
     for node in range(10):
         received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
         assert [charge.release for charge in ledger.charges(f"client-{node}")] == received

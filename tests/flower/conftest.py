@@ -58,7 +58,7 @@ class Client:
 
     @property
     def ledger(self) -> SqliteLedger:
-        return SqliteLedger(self.folder / "ledger.db", create=False)
+        return SqliteLedger(self.folder / "ledger.db")
 
     @property
     def name(self) -> str:

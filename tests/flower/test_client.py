@@ -580,7 +580,7 @@ def test_one_file_serves_a_whole_simulation(tmp_path, tools):
     tmp_path.joinpath("owner.toml").write_text(tools.OWNER)
     for number in range(3):
         assert not tools.Client(tmp_path, number).ask().has_error()
-    ledger = SqliteLedger(tmp_path / "ledger.db", create=False)
+    ledger = SqliteLedger(tmp_path / "ledger.db")
     assert ledger.subjects() == ("client-0", "client-1", "client-2")
 
 

@@ -59,7 +59,7 @@ def refused(owner, *arguments, **request) -> Refused:
 def charged(owner) -> list[str]:
     if not owner.ledger.exists():
         return []
-    return [charge.release for charge in SqliteLedger(owner.ledger, create=False).charges(owner.name)]
+    return [charge.release for charge in SqliteLedger(owner.ledger).charges(owner.name)]
 
 
 def same(one, other) -> bool:

@@ -36,7 +36,7 @@ def main(folder: str, kills: int) -> None:
     """Print how many kills, hot journals, releases seen, released items and rows there were; exit 1 on a broken law."""
     draw = random.Random(20250)
     path, released = f"{folder}/ledger.db", f"{folder}/released.txt"
-    SqliteLedger(path)
+    SqliteLedger.create(path)
     Path(released).touch()
     in_flight = seen = 0
     took = 0.01
@@ -60,7 +60,7 @@ def main(folder: str, kills: int) -> None:
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
             sys.exit(f"the victim ended by itself in run {run}")
         in_flight += Path(path + "-journal").exists()
-        ledger = SqliteLedger(path, create=False)  # verifies the chain
+        ledger = SqliteLedger(path)  # verifies the chain
         rows = {(row.release, row.play) for row in ledger.charges("data")}
         lines = Path(released).read_text().splitlines()
         items = [(name, int(play)) for name, play in (line.split() for line in lines)]

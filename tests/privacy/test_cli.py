@@ -26,7 +26,7 @@ def run(*arguments, code=0):
 
 @pytest.fixture
 def path(tmp_path):
-    ledger = SqliteLedger(tmp_path / "ledger.db", clock=lambda: 12.5)
+    ledger = SqliteLedger.create(tmp_path / "ledger.db", clock=lambda: 12.5)
     mechanism = Laplace(unit="coordinate", width=0.003)
     for i in range(50):
         ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=mechanism, noise=SecureNoise())
@@ -54,7 +54,7 @@ def test_show(path):
 
 def test_show_says_every_delta(tmp_path):
     """Five Gaussian releases of delta 1e-4: their sum is no bound at 1e-6, and five more exhaust delta."""
-    ledger = SqliteLedger(tmp_path / "l.db")
+    ledger = SqliteLedger.create(tmp_path / "l.db")
     for i in range(5):
         ledger.reserve("a", f"{i}", FixedHorizon(10.0, 100), mechanism=Gaussian(l2=1.0, delta=1e-4))
     (a,) = json.loads(run("ledger", "show", ledger.path, "--json"))

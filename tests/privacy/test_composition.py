@@ -82,7 +82,7 @@ def test_gaussian_releases():
 
 
 def test_a_ledgers_rows_become_events(tmp_path):
-    ledger, schedule = SqliteLedger(tmp_path / "l.db"), FixedHorizon(4.0, 4)
+    ledger, schedule = SqliteLedger.create(tmp_path / "l.db"), FixedHorizon(4.0, 4)
     for i, mechanism in enumerate([Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-6), PrivUnit(l2=1.0)]):
         ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
     events = events_of(ledger.charges("a"))

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +21,13 @@ from pausefl.errors import AlreadyReservedError, LedgerError
 from pausefl.privacy import Geometric, SqliteLedger
 from pausefl.privacy.ledger import hash_chain as chain
 from pausefl.privacy.ledger import sqlite as sqlite_ledger
+from pausefl.privacy.ledger import sqlite_file
 
 SCHEDULE = Geometric(40.0, 0.04)
 
 
 def filled(path: Path, rows: int = 5) -> SqliteLedger:
-    ledger = SqliteLedger(path, clock=lambda: 1.0, timeout=0.2)
+    ledger = SqliteLedger.create(path, clock=lambda: 1.0, timeout=0.2)
     for i in range(rows):
         ledger.reserve("a", f"run/{i}", SCHEDULE)
     return ledger
@@ -52,6 +53,8 @@ def test_killed_at_200_random_instants(tmp_path):
 
 
 def hammer(path: str, who: int, count: int, out: multiprocessing.Queue[list[int]]) -> None:
+    with suppress(LedgerError):  # the other was faster
+        SqliteLedger.create(path)
     ledger = SqliteLedger(path)
     out.put([ledger.reserve("a", f"{who}/{i}", SCHEDULE).play for i in range(count)])
 
@@ -87,7 +90,7 @@ def test_a_fork_may_go_on_with_the_parents_ledger(tmp_path):
 
 def test_commits_are_synced_to_the_disk(tmp_path):
     """SIGKILL loses no page cache, so the crash test cannot see a missing sync: look at the setting itself."""
-    with SqliteLedger(tmp_path / "l.db")._connection() as connection:
+    with SqliteLedger.create(tmp_path / "l.db")._connection() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -106,7 +109,7 @@ def test_commits_are_synced_to_the_disk(tmp_path):
         ["UPDATE charges SET unit = CAST(x'ff' AS TEXT)"],
         ["UPDATE charges SET play = 'one' WHERE seq = 1"],
         ["UPDATE charges SET epsilon = 9e999 WHERE seq = 1"],
-        ["PRAGMA user_version = 3"],
+        ["PRAGMA user_version = 2"],
         ["PRAGMA application_id = 7"],
         ["CREATE TRIGGER ignore BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END"],
         ["CREATE TABLE more (x)"],
@@ -125,6 +128,11 @@ def test_commits_are_synced_to_the_disk(tmp_path):
         ["DELETE FROM head"],
         ["UPDATE head SET rows = 99"],
         ["DROP TABLE head"],
+        ["UPDATE identity SET id = '0123456789abcdef0123456789abcdef'"],
+        ["UPDATE identity SET purpose = 'simulation'"],
+        ["UPDATE identity SET purpose = 'anything'"],
+        ["DELETE FROM identity"],
+        ["UPDATE charges SET dimension = 1 WHERE seq = 4"],
     ],
     ids=lambda tampering: tampering[0],
 )  # fmt: skip
@@ -154,23 +162,23 @@ def test_a_row_that_is_not_taken_is_not_charged(tmp_path, monkeypatch, when):
     with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
         connection.execute("CREATE TRIGGER swallow BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END")
     if when == "while it runs":
-        monkeypatch.setattr(sqlite_ledger, "_check_schema", lambda connection: None)
+        monkeypatch.setattr(sqlite_ledger, "check_schema", lambda connection: None)
     with pytest.raises(LedgerError, match="triggers" if when == "other tables" else "did not take"):
         ledger.reserve("a", "next", SCHEDULE)
 
 
-def forge(path: Path, **changes: dict[int, object]) -> None:
+def forge(ledger: SqliteLedger, **changes: dict[int, object]) -> None:
     """Write other values into rows, and chain them anew: what somebody with the source code can do."""
-    charges = [chain.charge_of(row) for row in filled(path)._rows]
-    previous, rows = chain.START, []
+    charges = [chain.charge_of(row) for row in ledger._rows]
+    previous, rows = chain.start_of(ledger.id, "deployment"), []
     for place, charge in enumerate(charges, 1):
         there = {name: by_row[place] for name, by_row in changes.items() if place in by_row}
         rows.append(chain.row_of(previous, place, replace(charge, **there)))
         previous = rows[-1][-1]
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(ledger.path)) as connection:
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         connection.executescript(";".join(f"DROP TRIGGER {name}" for name, _ in triggers) + "; DELETE FROM charges")
-        connection.executemany(sqlite_ledger.INSERT, rows)
+        connection.executemany(sqlite_file.INSERT, rows)
         connection.execute("UPDATE head SET hash = ?", (previous,))
         connection.commit()
         connection.executescript(";".join(sql for _, sql in triggers))
@@ -182,6 +190,7 @@ def forge(path: Path, **changes: dict[int, object]) -> None:
         ({"epsilon": {2: -1.0}}, "impossible"),
         ({"epsilon": {2: 0.0}}, "impossible"),
         ({"delta": {2: -1e-9}}, "impossible"),
+        ({"dimension": {2: -1}}, "impossible"),
         ({"delta": dict.fromkeys(range(1, 6), 3e-4)}, "limit of delta"),
         ({"epsilon": {2: 0.5}}, "not charged what its schedule says"),
         ({"play": {2: 7}}, "gap"),
@@ -195,18 +204,15 @@ def forge(path: Path, **changes: dict[int, object]) -> None:
     ids=repr,
 )
 def test_impossible_values_show_though_every_hash_fits(tmp_path, changes, why):
-    forge(tmp_path / "l.db", **changes)
+    forge(filled(tmp_path / "l.db"), **changes)
     with pytest.raises(LedgerError, match=why):
         SqliteLedger(tmp_path / "l.db")
 
 
 def test_a_forged_chain_shows_to_whoever_has_it_open(tmp_path):
-    ledger = filled(tmp_path / "open.db")
-    shutil.copy(tmp_path / "open.db", tmp_path / "l.db")
-    (tmp_path / "l.db").unlink()
-    forge(tmp_path / "l.db", time={1: 3.0})
+    ledger = filled(tmp_path / "l.db")
+    forge(ledger, time={1: 3.0})
     SqliteLedger(tmp_path / "l.db")
-    shutil.copy(tmp_path / "l.db", tmp_path / "open.db")
     with pytest.raises(LedgerError, match="not the file that was opened"):
         ledger.reserve("a", "next", SCHEDULE)
 
@@ -230,7 +236,7 @@ class Counted:
             return connect(database, **more)
 
         def counted_digest(previous, values):
-            self.hashes += 1
+            self.hashes += len(values) > 2  # not the start of the chain, which is short
             return digest(previous, values)
 
         monkeypatch.setattr(sqlite3, "connect", counted_connect)
@@ -264,19 +270,20 @@ def test_creation_leaves_nothing_half_made(tmp_path, monkeypatch):
     def crash(*_):
         raise OSError("power cut")
 
-    monkeypatch.setattr(sqlite_ledger.os, "link", crash)
+    monkeypatch.setattr(sqlite_file.os, "link", crash)
     with pytest.raises(LedgerError, match="power cut"):
-        SqliteLedger(tmp_path / "l.db")
+        SqliteLedger.create(tmp_path / "l.db")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    SqliteLedger(tmp_path / "l.db")
+    SqliteLedger.create(tmp_path / "l.db")
     assert [found.name for found in tmp_path.iterdir()] == ["l.db"]
 
 
 def test_a_journal_without_its_ledger_is_no_new_ledger(tmp_path):
     (tmp_path / "l.db-journal").write_bytes(b"what is left of a ledger")
-    with pytest.raises(LedgerError, match="journal"):
-        SqliteLedger(tmp_path / "l.db")
+    for door in (SqliteLedger, SqliteLedger.create):
+        with pytest.raises(LedgerError, match="journal"):
+            door(tmp_path / "l.db")
     assert not (tmp_path / "l.db").exists()
 
 
@@ -387,12 +394,50 @@ def test_a_damaged_database_charges_nothing(tmp_path, damage):
         SqliteLedger(path)
 
 
-def test_a_missing_ledger_is_not_created_for_readers(tmp_path):
-    with pytest.raises(LedgerError, match="no such file"):
-        SqliteLedger(tmp_path / "l.db", create=False)
-    with pytest.raises(LedgerError):
-        SqliteLedger(tmp_path / "nowhere" / "l.db")
+def test_a_missing_ledger_is_not_created(tmp_path):
+    """A volume that is not mounted, or another folder: a ledger made there would be a second budget."""
+    for path in (tmp_path / "l.db", tmp_path / "nowhere" / "l.db"):
+        with pytest.raises(LedgerError, match=r"no such file.*`pausefl owner init` or SqliteLedger\.create"):
+            SqliteLedger(path)
+    with pytest.raises(LedgerError, match="cannot be made"):
+        SqliteLedger.create(tmp_path / "nowhere" / "l.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_is_made_once(tmp_path):
+    ledger = filled(tmp_path / "l.db", 2)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.db").symlink_to(ledger.path)
+    for name in ("l.db", "other/link.db"):
+        with pytest.raises(LedgerError, match="exists"):
+            SqliteLedger.create(tmp_path / name)
+    linked = SqliteLedger(tmp_path / "other" / "link.db")
+    assert (linked.path, linked.id, linked.head) == (ledger.path, ledger.id, ledger.head)
+    linked.reserve("a", "next", SCHEDULE)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["l.db", "link.db", "other"]
+
+
+def test_two_ledgers_are_never_alike(tmp_path):
+    """The id is random, and the first row follows it: rows of one ledger fit no other, not even an empty one."""
+    one, two = (SqliteLedger.create(tmp_path / name, simulation=name == "two.db") for name in ("one.db", "two.db"))
+    assert len(one.id) == 32 and int(one.id, 16) >= 0 and one.id != two.id and one.head != two.head
+    assert (one.simulation, two.simulation, SqliteLedger(two.path).simulation) == (False, True, True)
+    assert SqliteLedger(one.path).id == one.id and one.contains(one.head) and not two.contains(one.head)
+    shutil.copy(two.path, one.path)
+    with pytest.raises(LedgerError, match="another id"):
+        one.reserve("a", "next", SCHEDULE)
+
+
+def test_heads_tell_what_a_ledger_contains(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "l.db")
+    heads = [ledger.head]
+    for i in range(4):
+        ledger.reserve("a", f"run/{i}", SCHEDULE)
+        heads.append(ledger.head)
+    assert [head.rows for head in heads] == list(range(5)) and ledger.verify() == heads[-1]
+    assert all(ledger.contains(head) for head in heads)
+    strange = [chain.Head(5, heads[4].hash), chain.Head(-1, heads[4].hash), chain.Head(3, heads[4].hash)]
+    assert not any(ledger.contains(head) for head in [*strange, chain.Head(0, "0" * 64), chain.Head(4, "")])
 
 
 def test_a_ledger_deleted_under_an_open_one_is_not_reborn(tmp_path):
@@ -404,7 +449,7 @@ def test_a_ledger_deleted_under_an_open_one_is_not_reborn(tmp_path):
 
 
 def test_a_bad_clock_charges_nothing(tmp_path):
-    ledger = SqliteLedger(tmp_path / "l.db", clock=lambda: float("nan"))
+    ledger = SqliteLedger.create(tmp_path / "l.db", clock=lambda: float("nan"))
     with pytest.raises(ValueError, match="clock"):
         ledger.reserve("a", "next", SCHEDULE)
     assert ledger.verify().rows == 0

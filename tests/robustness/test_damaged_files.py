@@ -24,7 +24,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     selector = Selector([5, 6, 7], per_round=2)
     selector.observe(dict.fromkeys(selector.select(), 0.3))
     selector.save(folder / "selector.state")
-    ledger = SqliteLedger(folder / "ledger.db")
+    ledger = SqliteLedger.create(folder / "ledger.db")
     for number in range(3):
         ledger.reserve("me", f"run/{number}", Geometric(4.0, 0.1))
     run(CONFIG, folder / "run")

@@ -129,7 +129,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         )
     run(load_config(folder / "trained.toml", ["run.seed=1"]), folder / "results-2" / "small-iid-r2" / "again")
     for name, releases in (("ledger.db", 3), ("longer.db", 5)):
-        ledger = SqliteLedger(folder / name)
+        ledger = SqliteLedger.create(folder / name)
         for i in range(releases):
             ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=Laplace(unit="coordinate", width=1.0))
         ledger.reserve("b", "run/0", FixedHorizon(8.0, 4), mechanism=Gaussian(l2=1.0, delta=1e-5))

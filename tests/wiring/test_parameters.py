@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import pausefl.privacy
 import pausefl.rewards
 import pausefl.selection
 from pausefl import Selector
-from pausefl.errors import PauseError
+from pausefl.errors import LedgerError, PauseError
 from pausefl.privacy import (
     FixedHorizon,
     Gaussian,
@@ -36,6 +38,7 @@ from pausefl.privacy import (
     SqliteLedger,
 )
 from pausefl.privacy.audit import audit
+from pausefl.privacy.ledger.hash_chain import Head
 from pausefl.rewards import LabelDiversity
 from pausefl.rng import stream
 from pausefl.selection import (
@@ -200,8 +203,25 @@ def noised(mechanism: Any, *, update: Any = UPDATE, epsilon: float = 2.0, noise:
     return np.asarray(mechanism.release(update, epsilon, source, **given).update).tolist()
 
 
-def charged(folder: Path, *, releases: int = 1, clock: Any = lambda: 5.0, **given: Any) -> Any:
-    ledger = SqliteLedger(folder / "ledger.db", clock=clock)
+def opened(door: Callable[..., SqliteLedger], path: Path, **given: Any) -> SqliteLedger:
+    """A ledger that is made first, with the defaults, if the door opens only."""
+    if door is SqliteLedger:
+        SqliteLedger.create(path)
+    return door(path, **given)
+
+
+def names_after(door: Callable[..., SqliteLedger], name: str) -> Any:
+    return in_folder(lambda folder: [opened(door, folder / name).path.name, *(p.name for p in folder.iterdir())])
+
+
+def time_of(door: Callable[..., SqliteLedger], now: float) -> Any:
+    return in_folder(lambda folder: charged(folder, door=door, clock=lambda: now).time)
+
+
+def charged(
+    folder: Path, *, door: Any = SqliteLedger.create, releases: int = 1, clock: Any = lambda: 5.0, **given: Any
+) -> Any:
+    ledger = opened(door, folder / "ledger.db", clock=clock)
     said = {"subject": "a", "release": "r", "schedule": Geometric(8.0, 0.1), **given}
     for number in range(releases):
         charge = ledger.reserve(**{**said, "release": f"{said['release']}/{number}"})
@@ -216,11 +236,40 @@ def in_folder(use: Callable[[Path], Any]) -> Any:
             return str(error)
 
 
-def locked_for(timeout: float) -> str:
+def stages(folder: Path) -> tuple[list[SqliteLedger], list[Head]]:
+    """Copies of one ledger with no row, one and two, and their heads."""
+    ledger = SqliteLedger.create(folder / "ledger.db")
+    copies = []
+    for number in range(3):
+        shutil.copy(ledger.path, folder / f"{number}.db")
+        copies.append(SqliteLedger(folder / f"{number}.db"))
+        ledger.reserve("a", f"run/{number}", Geometric(8.0, 0.1))
+    return copies, [copy.head for copy in copies]
+
+
+def contained(folder: Path, rows: int) -> list[bool]:
+    copies, heads = stages(folder)
+    return [copy.contains(heads[rows]) for copy in copies]
+
+
+def verified(folder: Path, rows: int) -> list[bool]:
+    """Which of the copies pass when told the head of one."""
+
+    def passes(copy: SqliteLedger, head: str) -> bool:
+        try:
+            return bool(copy.verify(head))
+        except LedgerError:
+            return False
+
+    copies, heads = stages(folder)
+    return [passes(copy, heads[rows].hash) for copy in copies]
+
+
+def locked_for(door: Callable[..., SqliteLedger], timeout: float) -> str:
     """A ledger that another has locked for two looks; with time enough it is waited for."""
 
     def use(folder: Path) -> str:
-        ledger = SqliteLedger(folder / "ledger.db", timeout=timeout)
+        ledger = opened(door, folder / "ledger.db", timeout=timeout)
         other = sqlite3.connect(folder / "ledger.db", isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         if timeout > 1.0:
@@ -425,15 +474,18 @@ PARAMETERS = (
     Parameter(audit, "low_bits", (False, True),
               lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=1000, low_bits=v).event,
               lambda v, seen: ("lowest set bit" in seen) is v),
-    Parameter(SqliteLedger, "path", ("one.db", "two.db"),
-              lambda v: in_folder(lambda f: [SqliteLedger(f / v).path.name, *(p.name for p in f.iterdir())]),
-              lambda v, seen: seen == [v, v]),
-    Parameter(SqliteLedger, "clock", (5.0, 6.0), lambda v: in_folder(lambda f: astuple(charged(f, clock=lambda: v))),
-              lambda v, seen: v in seen),
-    Parameter(SqliteLedger, "timeout", (0.0, 120.0), locked_for, lambda v, seen: (seen == "r") is (v > 0)),
-    Parameter(SqliteLedger, "create", (True, False),
-              lambda v: in_folder(lambda f: SqliteLedger(f / "x.db", create=v).path.name),
-              lambda v, seen: (seen == "x.db") is v),
+    *(row for door in (SqliteLedger, SqliteLedger.create) for row in (
+        Parameter(door, "path", ("one.db", "two.db"), partial(names_after, door), lambda v, seen: seen == [v, v]),
+        Parameter(door, "clock", (5.0, 6.0), partial(time_of, door), lambda v, seen: seen == v),
+        Parameter(door, "timeout", (0.0, 120.0), partial(locked_for, door), lambda v, seen: (seen == "r") is (v > 0)),
+    )),
+    Parameter(SqliteLedger.create, "simulation", (False, True),
+              lambda v: in_folder(lambda f: SqliteLedger.create(f / "x.db", simulation=v).simulation),
+              lambda v, seen: seen is v),
+    Parameter(SqliteLedger.contains, "head", (0, 1, 2), lambda v: in_folder(lambda f: contained(f, v)),
+              lambda v, seen: seen == [place >= v for place in range(3)]),
+    Parameter(SqliteLedger.verify, "head", (0, 1, 2), lambda v: in_folder(lambda f: verified(f, v)),
+              lambda v, seen: seen == [place >= v for place in range(3)]),
     Parameter(SqliteLedger.reserve, "subject", ("a", "b"), lambda v: in_folder(lambda f: charged(f, subject=v).subject),
               lambda v, seen: seen == v),
     Parameter(SqliteLedger.reserve, "release", ("r", "s"), lambda v: in_folder(lambda f: charged(f, release=v).release),
@@ -447,6 +499,8 @@ PARAMETERS = (
     Parameter(SqliteLedger.reserve, "noise", (None, SecureNoise(), SimulatedNoise(rng(0))),
               lambda v: in_folder(lambda f: charged(f, mechanism=laplace, noise=v).noise),
               lambda v, seen: v is None or v.name in seen),
+    Parameter(SqliteLedger.reserve, "dimension", (None, 7, 2410),
+              lambda v: in_folder(lambda f: charged(f, dimension=v).dimension), lambda v, seen: seen == (v or 0)),
     Parameter(LabelDiversity, "histograms", ({"a": [9, 0], "b": [0, 9]}, {"a": [9, 0], "b": [9, 0]}),
               lambda v: LabelDiversity(v)(["a", "b"]), lambda v, seen: seen == float(v["b"] == [0, 9])),
     Parameter(LabelDiversity, "weight", (1.0, 3.0), lambda v: LabelDiversity({"a": [9, 0], "b": [0, 9]}, v)(["a", "b"]),

@@ -83,7 +83,7 @@ def export(
 def _open(path: Path) -> SqliteLedger:
     from pausefl.privacy import SqliteLedger
 
-    return SqliteLedger(path, create=False)
+    return SqliteLedger(path)
 
 
 def _lines(one: Statement) -> list[str]:

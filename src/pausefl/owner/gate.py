@@ -8,12 +8,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from pausefl.errors import AlreadyReservedError, BudgetExceededError, ConfigError, PauseError, is_finite, require
+from pausefl.errors import (
+    AlreadyReservedError,
+    BudgetExceededError,
+    ConfigError,
+    LedgerError,
+    PauseError,
+    is_finite,
+    require,
+)
 from pausefl.owner.kept_replies import ReplyStore
 from pausefl.owner.model_update import check_model, difference, digest, released
 from pausefl.owner.owner_file import Owner
@@ -49,6 +58,9 @@ class Gate:
         if self._store and not owner.ledger.exists():
             raise ConfigError(f"ledger {owner.ledger} is gone, but its replies are there; restore it from a backup")
         newest = self._store.newest(owner.name)  # before the ledger is read: another process may be at work
+        if not owner.ledger.exists():
+            with suppress(LedgerError):  # another process may be faster; if it was not, opening says what is wrong
+                SqliteLedger.create(owner.ledger)
         self._ledger = SqliteLedger(owner.ledger)
         known = list(self._ledger.checked_releases())
         if newest > self.releases:
@@ -78,13 +90,16 @@ class Gate:
             require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
             # A copy: training may write into the tensors it was given.
             model = {name: np.array(tensor) for name, tensor in model.items()}
+            dimension = sum(model[name].size for name in layers.released())
             asked = digest(model)
         with refusing("unready", OSError):
             self._store.prepare()
         try:
             # On zeros: a noise source that cannot be used shows before it costs any budget.
             mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
-            charge = self._ledger.reserve(owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise)
+            charge = self._ledger.reserve(
+                owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise, dimension=dimension
+            )
         except AlreadyReservedError as error:
             kept = self._store.load(owner.name, request.release, asked)
             if kept is None:

@@ -16,6 +16,9 @@ from pausefl.types import Epsilon
 
 UNSTATED = "unstated"
 
+MOST_COORDINATES = 2**53
+"""The largest dimension of a row: counts up to here are exact as floats, and fit any database."""
+
 DELTA_LIMIT = 1e-3
 """The most delta a subject may give up in its life, whatever its budget of epsilon.
 
@@ -32,7 +35,8 @@ class Charge:
     ``budget`` and ``schedule`` are those fixed at the subject's first reservation.  ``unit``, ``delta``, ``loss`` (the
     shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and ``noise``
     follow from the mechanism and the source that were named; if none was, they are unstated, and delta counts as 0.
-    ``time`` is what the ledger's clock said, for the auditor only: nothing is decided by it.
+    ``dimension`` is how many coordinates leave; 0 if that was not stated.  ``time`` is what the ledger's clock said,
+    for the auditor only: nothing is decided by it.
     """
 
     subject: str
@@ -43,6 +47,7 @@ class Charge:
     budget: Epsilon
     schedule: str
     unit: str
+    dimension: int
     loss: str
     least: Epsilon
     mechanism: str
@@ -59,12 +64,16 @@ class Reservation:
     schedule: Schedule
     mechanism: Mechanism | None = None
     noise: Noise | None = None
+    dimension: int | None = None
 
     def __post_init__(self) -> None:
         check_names(subject=self.subject, release=self.release)
         _require_kind("schedule", self.schedule, Schedule, "a Schedule", "e.g. Geometric(budget=40.0, decay=0.04)")
         _require_kind("mechanism", self.mechanism, Mechanism | None, "a Mechanism, or left out", "pass the object")
         _require_kind("noise", self.noise, Noise | None, "a Noise, or left out", "pass the source itself")
+        count = self.dimension
+        fine = count is None or (type(count) is int and 1 <= count <= MOST_COORDINATES)
+        require(fine, "dimension", count, "a whole number above 0, or left out", "count the coordinates that leave")
         budget = self.schedule.budget
         fine = is_finite(budget) and budget > 0.0
         require(fine, "budget", budget, "a finite number above 0", "a budget without end is none")
@@ -156,7 +165,7 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     source = wanted.noise.name if wanted.noise is not None else UNSTATED
     return Charge(
         subject, wanted.release, play, epsilon, delta, float(schedule.budget), text,
-        unit, loss, least, label, source, float(time),
+        unit, wanted.dimension or 0, loss, least, label, source, float(time),
     )  # fmt: skip
 
 

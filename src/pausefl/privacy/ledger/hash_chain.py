@@ -1,6 +1,7 @@
 """What the rows of a ledger must be like: each chained by hash to the one before, and none that could not happen.
 
-A row here is ``(seq, *fields of a Charge, hash)``, as a database returns it.
+The chain starts from the ledger's id and purpose, so the rows of one ledger fit no other.  A row here is
+``(seq, *fields of a Charge, hash)``, as a database returns it.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, Charge, Past
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, Charge, Past
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.types import Epsilon
 
 Row: TypeAlias = tuple[Any, ...]
 
-START = "0" * 64
 COLUMNS = ", ".join(field.name for field in fields(Charge))
 _KINDS = {"str": str, "int": int, "float": float, "Epsilon": float}
 _AT = {field.name: place for place, field in enumerate(fields(Charge), 1)}
@@ -29,6 +29,19 @@ _TYPES = (int, *(_KINDS[str(field.type)] for field in fields(Charge)), str)
 
 class BrokenChain(Exception):  # noqa: N818 - never leaves the ledgers
     """Why a chain cannot be trusted, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends.  Noted elsewhere, it later proves that a ledger still holds all it held then."""
+
+    rows: int
+    hash: str
+
+
+def start_of(ledger_id: str, purpose: str) -> str:
+    """Return the hash that the first row of this ledger follows."""
+    return _digest("pausefl ledger", (ledger_id, purpose))
 
 
 def row_of(previous: str, seq: int, charge: Charge) -> Row:
@@ -41,16 +54,16 @@ def charge_of(row: Row) -> Charge:
     return Charge(*row[1:-1])
 
 
-def check_rows(rows: Sequence[Row], start: int = 0) -> None:
-    """Raise unless all rows from ``start`` follow from those before it, which were checked earlier."""
-    previous = rows[start - 1][-1] if start else START
-    for place, row in enumerate(rows[start:], start + 1):
+def check_rows(start: str, rows: Sequence[Row], checked: int = 0) -> None:
+    """Raise unless all rows follow from the ``start`` of the chain; the first ones may have been ``checked`` before."""
+    previous = rows[checked - 1][-1] if checked else start
+    for place, row in enumerate(rows[checked:], checked + 1):
         if tuple(map(type, row)) != _TYPES:
             raise BrokenChain(f"row {place} holds a value of another kind than pausefl writes")
         if row[0] != place or _digest(previous, row[:-1]) != row[-1]:
             raise BrokenChain(f"row {place} was edited, moved or removed")
         previous = row[-1]
-    accounts: dict[str, list[Row]] = {row[_AT["subject"]]: [] for row in rows[start:]}
+    accounts: dict[str, list[Row]] = {row[_AT["subject"]]: [] for row in rows[checked:]}
     for row in rows:
         if row[_AT["subject"]] in accounts:
             accounts[row[_AT["subject"]]].append(row)
@@ -76,8 +89,8 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
             raise BrokenChain(f"the plays of {subject} have a gap at {number}")
         if (row[_AT["budget"]], row[_AT["schedule"]]) != (budget, text):
             raise BrokenChain(f"the schedule of {subject} changes at play {number}")
-        if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0):
-            raise BrokenChain(f"play {number} of {subject} has an impossible epsilon or delta")
+        if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0 and 0 <= row[_AT["dimension"]] <= MOST_COORDINATES):
+            raise BrokenChain(f"play {number} of {subject} has an impossible epsilon, delta or dimension")
         # Another machine's exp may differ in its last bit: that is no tampering.
         if schedule is not None and not math.isclose(epsilon, due_epsilon(schedule, play), rel_tol=1e-9):
             raise BrokenChain(f"play {number} of {subject} was not charged what its schedule says")

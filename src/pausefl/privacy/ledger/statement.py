@@ -55,7 +55,7 @@ def statement(ledger: SqliteLedger, subject: str, *, dimension: int | None = Non
     >>> import tempfile
     >>> from pausefl.privacy import FixedHorizon, Laplace, SqliteLedger
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = SqliteLedger(f"{folder}/ledger.db")
+    ...     ledger = SqliteLedger.create(f"{folder}/ledger.db")
     ...     made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="coordinate", width=1.0))
     ...     found = statement(ledger, "a", dimension=10)
     >>> found.releases_left, found.ended_by, round(found.whole_update, 3)
