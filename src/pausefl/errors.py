@@ -58,6 +58,10 @@ class LedgerError(PauseError, OSError):
     """A ledger that is locked, read-only, full, damaged or tampered with; nothing was charged."""
 
 
+class NotPrivateError(PauseError, PermissionError):
+    """A file that other users of the machine could change or exchange; the message has the command that mends it."""
+
+
 class ConfigError(PauseError, ValueError):
     """A configuration file or override that cannot be used; the message names the key and the nearest known one."""
 

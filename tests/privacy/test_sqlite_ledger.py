@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.errors import AlreadyReservedError, LedgerError
+from pausefl.errors import AlreadyReservedError, LedgerError, NotPrivateError
 from pausefl.privacy import Geometric, SqliteLedger
 from pausefl.privacy.ledger import hash_chain as chain
 from pausefl.privacy.ledger import sqlite as sqlite_ledger
@@ -361,12 +361,54 @@ def test_a_read_only_database_charges_nothing(what):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "l.db"
         ledger = filled(path)
-        path.chmod(0o444 if what == "file" else 0o666)
-        Path(folder).chmod(0o777 if what == "file" else 0o555)
+        path.chmod(0o444 if what == "file" else 0o600)
+        Path(folder).chmod(0o1777 if what == "file" else 0o555)
+        if os.geteuid() == 0 and what == "folder":
+            os.chown(path, 65534, -1)
         with nobody(), pytest.raises(LedgerError, match=r"readonly|unable to open"):
             ledger.reserve("a", "next", SCHEDULE)
         Path(folder).chmod(0o700)
+        os.chown(path, os.geteuid(), -1)
         assert ledger.verify().rows == 5
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o606, 0o666])
+def test_a_ledger_that_others_can_write_charges_nothing(tmp_path, mode):
+    ledger = filled(tmp_path / "l.db", 2)
+    ledger.path.chmod(mode)
+    for use in (lambda: ledger.reserve("a", "next", SCHEDULE), lambda: SqliteLedger(ledger.path)):
+        with pytest.raises(NotPrivateError, match=f"chmod go-w {ledger.path}"):
+            use()
+    ledger.path.chmod(0o640)
+    assert ledger.reserve("a", "next", SCHEDULE).play == 3
+    tmp_path.chmod(0o777)
+    for use in (lambda: ledger.reserve("a", "more", SCHEDULE), lambda: SqliteLedger(ledger.path)):
+        with pytest.raises(NotPrivateError, match=f"chmod o-w {tmp_path}"):
+            use()
+
+
+@pytest.mark.parametrize("what", ["header", "in use", "stray wal", "stray shm"])
+def test_a_switch_to_wal_charges_nothing(tmp_path, what):
+    """In WAL mode a ledger is three files: a copy of one of them forgets releases."""
+    ledger = filled(tmp_path / "l.db", 2)
+    with closing(sqlite3.connect(ledger.path)) as other:
+        if what.startswith("stray"):
+            Path(f"{ledger.path}-{what.split()[1]}").touch()
+        else:
+            other.execute("PRAGMA journal_mode = WAL")
+            assert ledger.path.read_bytes()[18:20] == b"\x02\x02"
+        if what == "header":
+            other.close()
+        elif what == "in use":
+            other.execute("UPDATE head SET rows = 0")
+            other.commit()
+        for use in (lambda: ledger.reserve("a", "next", SCHEDULE), lambda: SqliteLedger(ledger.path)):
+            with pytest.raises(LedgerError, match=r"PRAGMA journal_mode = WAL; PRAGMA journal_mode = DELETE"):
+                use()
+    if what != "in use":
+        with closing(sqlite3.connect(ledger.path)) as other:
+            other.executescript("PRAGMA journal_mode = WAL; PRAGMA journal_mode = DELETE")
+        assert ledger.reserve("a", "next", SCHEDULE).play == 3
 
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "flipped", "empty", "foreign", "newer"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import shlex
 import sqlite3
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from pausefl.privacy.ledger.sqlite_file import INSERT, SELECT, check_schema, con
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule
+from pausefl.system.private_file import require_private
 from pausefl.types import Epsilon
 
 _DEPLOYMENT, _SIMULATION = "deployment", "simulation"
@@ -199,6 +201,8 @@ class SqliteLedger:
         """Return all rows, if everything about the file is as it should be."""
         try:
             check_schema(connection)
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+                raise self._switched()
             identity = _identity(connection)
             if self._identity not in (_UNREAD, identity):
                 raise BrokenChain("it is not the file that was opened: it has another id")
@@ -222,10 +226,28 @@ class SqliteLedger:
         self._identity = identity
         return rows
 
+    def _check_file(self) -> None:
+        """Raise if others could write the file, or if it is no longer the whole ledger."""
+        try:
+            require_private(self.path, "ledger")
+        except FileNotFoundError as error:
+            raise self._failed(error) from None
+        for suffix in ("-wal", "-shm"):
+            if Path(f"{self.path}{suffix}").exists():
+                raise self._switched()
+
     def _broken(self, what: str) -> LedgerError:
         return LedgerError(
             f"ledger {str(self.path)!r} cannot be trusted: {what}; release nothing, and "
             "restore its newest backup with `pausefl ledger restore`"
+        )
+
+    def _switched(self) -> LedgerError:
+        # There and back: this also takes in and removes -wal and -shm files beside a file that has its old mode.
+        mend = f"sqlite3 {shlex.quote(str(self.path))} 'PRAGMA journal_mode = WAL; PRAGMA journal_mode = DELETE'"
+        return LedgerError(
+            f"ledger {str(self.path)!r} was switched to SQLite's WAL mode, but must be one file; nothing was charged, "
+            f"so release nothing: stop whatever uses it and run `{mend}`"
         )
 
     def _failed(self, error: Exception) -> LedgerError:
@@ -237,6 +259,7 @@ class SqliteLedger:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        self._check_file()
         try:
             with connected(self.path, self._timeout) as connection:
                 yield connection
