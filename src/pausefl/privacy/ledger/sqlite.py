@@ -244,10 +244,10 @@ class SqliteLedger:
 
     def _switched(self) -> LedgerError:
         # There and back: this also takes in and removes -wal and -shm files beside a file that has its old mode.
-        mend = f"sqlite3 {shlex.quote(str(self.path))} 'PRAGMA journal_mode = WAL; PRAGMA journal_mode = DELETE'"
+        mend = "PRAGMA journal_mode = WAL; SELECT rows FROM head; PRAGMA journal_mode = DELETE"
         return LedgerError(
             f"ledger {str(self.path)!r} was switched to SQLite's WAL mode, but must be one file; nothing was charged, "
-            f"so release nothing: stop whatever uses it and run `{mend}`"
+            f"so release nothing: stop whatever uses it and run `sqlite3 {shlex.quote(str(self.path))} '{mend}'`"
         )
 
     def _failed(self, error: Exception) -> LedgerError:
