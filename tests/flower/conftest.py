@@ -19,6 +19,7 @@ from pausefl.flower import PauseStrategy, PrivateUpdate
 from pausefl.flower.protocol import Note
 from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.testing import MemoryGrid
+from pausefl.owner.ledger_identity import make_ledger
 from pausefl.privacy import FixedHorizon, SqliteLedger
 
 OWNER = """
@@ -34,8 +35,10 @@ kind = "privunit"
 l2 = 1.0
 
 [replies]
-allow = ["num-examples"]
+examples = 17
 """
+SIMULATED = "simulation = true\n" + OWNER.replace("examples = 17", 'allow = ["num-examples"]')
+"""One file for all clients of a simulation, in which numbers of the app may leave."""
 
 
 def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
@@ -66,10 +69,16 @@ class Client:
 
     @property
     def charges(self) -> int:
-        return len(self.ledger.charges(self.name)) if (self.folder / "ledger.db").exists() else 0
+        return len(self.ledger.charges(self.name))
 
     def write(self, text: str) -> None:
+        """Write the owner's file; that of a deployment quotes its ledger, which is made with the first one."""
+        if "simulation" not in text and "ledger_id" not in text:
+            ledger = self.folder / "ledger.db"
+            made = SqliteLedger(ledger) if ledger.exists() else make_ledger(ledger)
+            text = f'ledger_id = "{made.id}"\n' + text.replace("{partition-id}", str(self.number))
         (self.folder / "owner.toml").write_text(text)
+        (self.folder / "owner.toml").chmod(0o600)
 
     def context(self) -> Context:
         config = {"partition-id": self.number, "pausefl-owner": str(self.folder / "owner.toml")}
@@ -109,7 +118,7 @@ def request(
 def trained(message: Message, context: Context) -> Message:
     """Add one to every number."""
     arrays = {name: array.numpy() + 1 for name, array in message.content.array_records["arrays"].items()}
-    numbers = MetricRecord({"num-examples": 17, "loss": 0.123456789})
+    numbers = MetricRecord({"num-examples": 40, "loss": 0.123456789})
     return Message(RecordDict({"arrays": record(arrays), "metrics": numbers}), reply_to=message)
 
 
@@ -249,6 +258,7 @@ def clients(tmp_path: Path) -> list[Client]:
 def tools() -> Any:
     class Tools:
         OWNER = OWNER
+        SIMULATED = SIMULATED
         Client = Client
         record = staticmethod(record)
         model = staticmethod(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate
 from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Note, Refusal
+from pausefl.flower.simulation import simulated
 from pausefl.privacy import FixedHorizon, SqliteLedger
 from pausefl.privacy.mechanisms import noise
 
@@ -72,16 +74,18 @@ def test_the_charge_is_on_the_disk_before_the_app_sees_the_message(client, tools
     assert not client.ask().has_error()
 
 
-def test_without_permission_the_weight_is_one(client, tools):
-    client.write(tools.OWNER.replace('["num-examples"]', "[]"))
+def test_the_weight_is_one_unless_the_owner_says_another(client, tools):
+    client.write(tools.OWNER.replace("examples = 17", ""))
     assert dict(client.ask().content.metric_records["metrics"]) == {"num-examples": 1}
 
 
-def test_seconds_are_told_only_with_permission_and_roughly(client, tools):
-    assert Note.of(client.ask()).seconds is None
-    client.write(tools.OWNER.replace('["num-examples"]', '["seconds"]'))
-    told = Note.of(client.ask(round=2)).seconds
+def test_in_a_simulation_numbers_and_seconds_are_told_if_allowed(client, tools):
+    client.write(tools.SIMULATED.replace('["num-examples"]', '["num-examples", "seconds"]'))
+    with simulated():
+        reply = client.ask()
+    told = Note.of(reply).seconds
     assert told == float(f"{told:.2g}") > 0
+    assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 40}
 
 
 def test_the_noise_is_that_of_the_mechanism(client, tools):
@@ -211,13 +215,17 @@ def test_two_array_records_are_refused(client, tools):
 
 
 @pytest.mark.parametrize("kind", ["evaluate", "query", "evaluate.loss", "query.all"])
-def test_evaluation_and_queries_are_refused_unless_allowed(client, tools, kind):
+def test_evaluation_and_queries_are_refused_unless_a_simulation_allows_them(client, tools, kind):
     assert why(client.ask(kind=kind)) == "not-allowed"
+    client.write(tools.SIMULATED)
+    with simulated():
+        assert why(client.ask(kind=kind)) == "not-allowed"
     assert not client.seen
-    client.write(tools.OWNER + 'messages = ["evaluate", "query"]\n')
-    reply = client.ask(kind=kind)
+    client.write(tools.SIMULATED + 'messages = ["evaluate", "query"]\n')
+    with simulated():
+        reply = client.ask(kind=kind)
     assert set(reply.content) == {"metrics"}
-    assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 17}
+    assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 40}
     assert client.charges == 0
 
 
@@ -349,15 +357,16 @@ def test_the_same_data_under_another_name_is_refused(client, tools):
 
 
 def test_a_folder_for_replies_that_cannot_be_used_costs_nothing(client):
+    shutil.rmtree(client.folder / "ledger.db-replies")
     (client.folder / "ledger.db-replies").write_text("in the way")
     assert why(client.ask()) == "unready"
     assert client.charges == 0
 
 
-def test_a_repeated_reply_tells_the_newest_count_and_follows_todays_list(client, tools):
+def test_a_repeated_reply_tells_the_newest_count_and_follows_todays_file(client, tools):
     first = client.ask(run="a")
     client.ask(run="b")
-    client.write(tools.OWNER.replace('"num-examples"', ""))
+    client.write(tools.OWNER.replace("examples = 17", ""))
     again = client.ask(run="a")
     assert first.content["metrics"]["num-examples"] == 17
     assert again.content["metrics"]["num-examples"] == 1
@@ -442,7 +451,7 @@ def test_a_fault_at_home_refuses_everything(client, tools, fault):
     assert why(client.ask(round=2)) == "unready"
     if fault != "schedule changed":
         assert why(client.ask(round=0, more={"hello": True})) == "unready"
-        assert why(client.ask(kind="evaluate")) == "unready"
+    assert why(client.ask(kind="evaluate")) in ("unready", "not-allowed")
     assert len(client.seen) == asked
 
 
@@ -576,12 +585,25 @@ def test_the_owner_says_where_the_file_is_before_the_app_does(tmp_path, monkeypa
         find_owner({}, None)
 
 
-def test_one_file_serves_a_whole_simulation(tmp_path, tools):
-    tmp_path.joinpath("owner.toml").write_text(tools.OWNER)
-    for number in range(3):
-        assert not tools.Client(tmp_path, number).ask().has_error()
-    ledger = SqliteLedger(tmp_path / "ledger.db")
-    assert ledger.subjects() == ("client-0", "client-1", "client-2")
+def test_one_file_serves_a_whole_simulation_and_every_run_has_a_ledger_of_its_own(tmp_path, tools):
+    tools.Client(tmp_path).write(tools.SIMULATED)
+    with simulated():
+        for run in ("one", "two"):
+            for number in range(3):
+                assert Note.of(tools.Client(tmp_path, number).ask(run=run)).releases == 1
+    assert sorted(path.name for path in (tmp_path / "simulated").glob("*.db")) == ["one.db", "two.db"]
+    for run in ("one", "two"):
+        ledger = SqliteLedger(tmp_path / "simulated" / f"{run}.db")
+        assert ledger.simulation
+        assert ledger.subjects() == ("client-0", "client-1", "client-2")
+
+
+def test_a_file_for_simulations_is_refused_outside_of_one(client, tools):
+    client.write(tools.SIMULATED)
+    for asked in ({}, {"kind": "evaluate"}, {"round": 0, "more": {"hello": True}}):
+        assert why(client.ask(**asked)) == "unready"
+    assert not client.seen
+    assert not (client.folder / "simulated").exists()
 
 
 def test_the_client_side_needs_neither_torch_nor_the_server_side():

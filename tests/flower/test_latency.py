@@ -17,7 +17,7 @@ from pausefl.sim.latency import FlooredNormal
 
 def test_reported_seconds_are_a_hint_within_the_round_trip(clients, start, tools):
     for client in clients:
-        client.write(tools.OWNER.replace('["num-examples"]', '["seconds"]'))
+        client.write(tools.SIMULATED.replace('["num-examples"]', '["seconds"]'))
     strategy = tools.wrapped(latency="reported", chooser=tools.selector(per_round=5))
     strategy.start(tools.grid_of(clients), start, num_rounds=1)
     measured = tools.wrapped(chooser=tools.selector(per_round=5))

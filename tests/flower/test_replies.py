@@ -57,8 +57,8 @@ def test_one_bad_reply_does_not_spoil_the_round(clients, start, tools, fault, ca
 
 def test_owners_may_allow_different_metrics(clients, start, tools):
     """Flower averages only equal sets of metrics; what not all of them have is left out."""
-    clients[0].write(tools.OWNER.replace('["num-examples"]', '["num-examples", "loss"]'))
-    clients[1].write(tools.OWNER.replace('["num-examples"]', "[]"))
+    clients[0].write(tools.SIMULATED.replace('["num-examples"]', '["num-examples", "loss"]'))
+    clients[1].write(tools.SIMULATED.replace('["num-examples"]', "[]"))
     result = tools.wrapped(chooser=tools.selector(per_round=5)).start(tools.grid_of(clients), start, num_rounds=1)
     assert "loss" not in result.train_metrics_clientapp[1]
     assert result.train_metrics_clientapp[1]["pausefl-answered"] == 5

@@ -146,7 +146,7 @@ def test_evaluation_is_left_out_rather_than_waited_for(clients, start, tools):
 
 def test_evaluation_goes_to_those_that_are_there(clients, start, tools):
     for client in clients:
-        client.write(tools.OWNER + 'messages = ["evaluate"]\n')
+        client.write(tools.SIMULATED + 'messages = ["evaluate"]\n')
     grid = tools.grid_of(clients)
     seen: list[int] = []
     result = tools.wrapped(FedAvg()).start(
@@ -175,17 +175,13 @@ def test_it_keeps_the_time_itself(clients, start, tools):
     assert isinstance(outer, Strategy)
 
 
-def test_policies_with_weights_of_their_own_and_those_that_compare_updates(clients, start, tools):
-    for policy in ("clustered", "clustered-similarity"):
-        strategy = tools.wrapped(
-            tools.inner(min_train_nodes=1, min_available_nodes=1), tools.selector(policy=policy), fewer="smaller"
-        )
-        result = strategy.start(tools.grid_of(clients), start, num_rounds=1)
-        assert 1 in result.train_metrics_clientapp
-        for client in clients:
-            (client.folder / "ledger.db").unlink(missing_ok=True)
-            for kept in (client.folder / "ledger.db-replies").glob("*"):
-                kept.unlink()
+@pytest.mark.parametrize("policy", ["clustered", "clustered-similarity"])
+def test_policies_with_weights_of_their_own_and_those_that_compare_updates(clients, start, tools, policy):
+    strategy = tools.wrapped(
+        tools.inner(min_train_nodes=1, min_available_nodes=1), tools.selector(policy=policy), fewer="smaller"
+    )
+    result = strategy.start(tools.grid_of(clients), start, num_rounds=1)
+    assert 1 in result.train_metrics_clientapp
 
 
 def test_the_summary_says_who_was_picked_and_why(clients, start, caplog, tools):
@@ -200,7 +196,7 @@ def test_the_summary_says_who_was_picked_and_why(clients, start, caplog, tools):
 def test_evaluations_with_unlike_metrics_are_averaged_and_expire(clients, start, tools):
     for client in clients:
         allow = '["num-examples", "loss"]' if client.number else "[]"
-        client.write(tools.OWNER.replace('["num-examples"]', allow) + 'messages = ["evaluate"]\n')
+        client.write(tools.SIMULATED.replace('["num-examples"]', allow) + 'messages = ["evaluate"]\n')
     grid = tools.grid_of(clients)
     result = tools.wrapped(FedAvg()).start(grid, start, num_rounds=1, timeout=600)
     assert 1 in result.evaluate_metrics_clientapp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from logging import ERROR, WARNING, getLogger
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from flwr.supercore import log
 
 from pausefl.errors import ConfigError, PauseError, require
 from pausefl.flower.protocol import METRICS, RECORD, Note, Refusal, arrays_in, read_request, record_of
-from pausefl.owner.gate import Gate, Numbers
+from pausefl.flower.simulation import in_simulation
+from pausefl.owner.gate import Gate, Numbers, measured
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Refused, refusing
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -56,18 +58,26 @@ class PrivateUpdate:
         return Message(content, reply_to=msg)
 
     def _answer(self, msg: Message, context: Context, app: App) -> RecordDict:
+        log = getLogger("flwr")
         with refusing("unready", PauseError):
-            owner = read_owner(find_owner(context.node_config, self._owner), context.node_config)
-        gate = Gate(owner, getLogger("flwr"))
+            path = find_owner(context.node_config, self._owner)
+            owner = read_owner(path, context.node_config)
+            if owner.simulation and not in_simulation():
+                raise ConfigError(
+                    f"{path}: simulation is true, but this is no simulation; 'pausefl owner init' makes "
+                    "the file of a deployment"
+                )
         kind = msg.metadata.message_type.partition(".")[0]
         if kind != "train":
-            numbers = gate.measure(kind, lambda: _numbers(_asked(app, msg, context)))
+            numbers = measured(owner, kind, lambda: _numbers(_asked(app, msg, context)), log)
             return RecordDict({METRICS: MetricRecord(dict(numbers))})
         # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
         with refusing("bad-request", Exception):
             request, hello = read_request(msg)
-            if hello:
-                return RecordDict({RECORD: Note(owner.name, gate.releases).record()})
+        gate = Gate(owner, request.run, log)
+        if hello:
+            return RecordDict({RECORD: Note(owner.name, gate.releases).record()})
+        with refusing("bad-request", Exception):
             key, model = arrays_in(msg.content)
             require(key not in (RECORD, METRICS), "array record", key, "another name", "call it 'arrays'")
 
@@ -93,11 +103,17 @@ def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] |
 
 
 def _asked(app: App, msg: Message, context: Context) -> RecordDict:
-    """Return the app's answer to a copy of the message, so that the app cannot write into what goes back."""
+    """Return the app's answer to copies of message and context, so that it cannot write into what goes back.
+
+    Of the context only the state is the app's: Flower could not send a reply with a context that is none.
+    """
     copy = deepcopy(msg)
     if RECORD in copy.content:
         del copy.content[RECORD]
-    answer = app(copy, context)
+    own = replace(context, node_config={**context.node_config}, run_config={**context.run_config})
+    answer = app(copy, own)
+    if isinstance(own.state, RecordDict):
+        context.state = own.state
     if not isinstance(answer, Message) or not answer.has_content():
         raise Refused("failed", "the app answered with an error or with nothing")
     return answer.content

@@ -11,12 +11,16 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from pausefl.flower.simulation import simulated
+
 Node = Callable[[Message], Message | None]
 """What a node does with a message; None is no answer."""
 
 
 class MemoryGrid(Grid):
     """Nodes as functions: a message is answered when its reply is looked for, in the order of sending.
+
+    The nodes are simulated clients: an owner's file for simulations may be used in them.
 
     >>> from flwr.app import Message, RecordDict
     >>> grid = MemoryGrid({7: lambda message: Message(RecordDict(), reply_to=message)})
@@ -75,7 +79,8 @@ class MemoryGrid(Grid):
         for number in message_ids:
             message = self._waiting.get(number)
             node = None if message is None else self.nodes.get(message.metadata.dst_node_id)
-            reply = None if message is None or node is None else node(message)
+            with simulated():
+                reply = None if message is None or node is None else node(message)
             if reply is not None:
                 del self._waiting[number]
                 replies.append(reply)

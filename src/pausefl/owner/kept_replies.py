@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
@@ -9,9 +11,28 @@ import numpy as np
 
 from pausefl.errors import StateFileError
 from pausefl.owner.request_and_reply import Reply
+from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state
 
-_KIND, _MARK = "reply", "in-use"
+_KIND, _LOCK = "reply", "lock"
+_PATIENCE = 30.0
+"""Seconds that a client waits for another of the same owner: as long as it waits for their ledger."""
+
+
+def replies_folder(ledger: Path) -> Path:
+    """Return where the replies of a ledger are kept: beside it."""
+    return ledger.with_name(f"{ledger.name}-replies")
+
+
+@contextmanager
+def writing_in(folder: Path) -> Iterator[None]:
+    """Be the only one that writes in a folder of replies; what a killed client left half-written is removed first."""
+    lock = folder / _LOCK
+    with only_writer(lock, folder, "end that process", wait=_PATIENCE):
+        lock.chmod(0o600)
+        for stale in folder.glob(".*"):
+            stale.unlink(missing_ok=True)
+        yield
 
 
 class ReplyStore:
@@ -26,20 +47,6 @@ class ReplyStore:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def __bool__(self) -> bool:
-        """Whether anything was ever released beside this folder."""
-        return (self._folder / _MARK).exists() or (self._folder.is_dir() and any(self._folder.glob("*.reply")))
-
-    def prepare(self) -> None:
-        """Make the folder, and leave a mark in it that outlives all replies: a ledger belongs to it."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._folder.chmod(0o700)
-        (self._folder / _MARK).touch(mode=0o600)
-
-    def newest(self, subject: str) -> int:
-        """Return the highest count of releases that a kept reply of this subject tells of."""
-        return max((int(path.name.split("-")[1]) for path in self._folder.glob(f"{_name(subject)}-*.reply")), default=0)
-
     def store(self, subject: str, release: str, request: str, reply: Reply) -> None:
         """Keep a reply durably, and forget the oldest beyond ``keep`` of this subject."""
         if not self._keep:
@@ -52,11 +59,12 @@ class ReplyStore:
         # By number: a tensor's name may be anything.
         arrays = {str(place): tensor for place, tensor in enumerate(reply.arrays.values())}
         path = self._folder / f"{_name(subject)}-{reply.releases:012d}-{_name(release)}.reply"
-        write_state(path, _KIND, header, arrays)
-        path.chmod(0o600)
-        kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
-        for old in kept[: -self._keep]:
-            old.unlink(missing_ok=True)
+        with writing_in(self._folder):
+            write_state(path, _KIND, header, arrays)
+            path.chmod(0o600)
+            kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
+            for old in kept[: -self._keep]:
+                old.unlink(missing_ok=True)
 
     def load(self, subject: str, release: str, request: str) -> Reply | None:
         """Return the reply to this very request; None if it is not kept, damaged, or was to another request."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
-from pydantic import Field, ValidationInfo, create_model, field_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
@@ -16,54 +17,111 @@ from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.toml_sections import Section, read_toml, validated
 
 _REMEDY = "change it"
+_LEDGER, _SIMULATED = "ledger.db", "simulated"
+_PLACE = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """One data owner's terms.
 
-    ``name`` is how the server knows the node, and the subject of its ledger.  ``many`` says that the name has a place
-    for a value of the node, so that one ledger may hold several subjects.  ``allow`` names the numbers that may leave
-    in the clear; ``messages`` names the kinds of message that are served beside training; ``keep`` says how many
-    replies are kept to be sent again.
+    ``name`` is how the server knows the node, and the subject of its ledger.  ``ledger_id`` is the id of the one
+    ledger that these terms may be used with.  ``examples`` is what every reply tells as the number of examples;
+    ``keep`` says how many replies are kept to be sent again.
+
+    ``simulation`` marks terms for data that needs no protection.  Only there ``allow`` names numbers of the app that
+    may leave as they are, ``messages`` names kinds of message that are served beside training, and ``ledger`` is the
+    folder in which every run gets a ledger of its own.
     """
 
     name: str
     ledger: Path
     schedule: Schedule
     mechanism: Mechanism
+    ledger_id: str = ""
     batch_norm: BatchNorm = "refuse"
+    examples: int = 1
+    keep: int = 2
+    simulation: bool = False
     allow: frozenset[str] = frozenset()
     messages: frozenset[str] = frozenset()
-    keep: int = 2
-    many: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.simulation and (self.allow or self.messages):
+            raise ConfigError("allow and messages are for simulations only; leave them out")
+        if not self.simulation and not self.ledger_id:
+            raise ConfigError("ledger_id is missing, but says which ledger is meant; quote the ledger's id")
+
+    def ledger_of(self, run: str) -> Path:
+        """Return the file of the ledger that a run is charged in: the one there is, or a simulated run's own."""
+        return self.ledger / f"{run}.db" if self.simulation else self.ledger
 
 
 class _Replies(Section):
-    allow: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    messages: list[Literal["evaluate", "query"]] = Field(default_factory=list)
+    examples: int = Field(default=1, ge=1, le=2**53)
     keep: int = Field(default=2, ge=0, le=1000)
+    allow: list[Annotated[str, Field(min_length=1)]] | None = None
+    messages: list[Literal["evaluate", "query"]] | None = None
 
 
 class _File(Section):
     name: str
-    ledger: str = "ledger.db"
+    simulation: bool = False
+    ledger: str | None = None
+    ledger_id: str | None = None
     schedule: dict[str, Any]
     mechanism: dict[str, Any]
     replies: _Replies = _Replies()
 
     @field_validator("name", "ledger")
     @classmethod
-    def _printable(cls, value: str, info: ValidationInfo) -> str:
-        if not 0 < len(value) <= 200 or not value.isprintable():
+    def _printable(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and (not 0 < len(value) <= 200 or not value.isprintable()):
             raise ValueError(
                 f"{info.field_name} is {value!r:.250}, but must be a text of 1 to 200 printable characters; change it"
             )
         return value
 
+    @model_validator(mode="after")
+    def _for_one_use(self) -> Self:
+        """Refuse the keys of a simulation in a deployment, and the other way round."""
+        if self.simulation:
+            for key in ("ledger", "ledger_id"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"{key} is for a deployment, but simulation is true; remove one of the two")
+            return self
+        if "{" in self.name or "}" in self.name:
+            raise ValueError(
+                f"name is {self.name!r:.250}, but braces are for files with simulation = true; write the name out"
+            )
+        if self.replies.allow is not None:
+            raise ValueError(
+                "replies.allow is for files with simulation = true, because numbers of the app carry no noise; "
+                "remove it, and write replies.examples = N for the weight of your updates"
+            )
+        if self.replies.messages is not None:
+            raise ValueError(
+                "replies.messages is for files with simulation = true, because such answers carry no noise; "
+                "remove it, and let the server evaluate on data of its own"
+            )
+        if self.ledger_id is None:
+            raise ValueError(
+                "ledger_id is missing; quote the id that 'pausefl ledger show' prints, or let 'pausefl owner init' "
+                "make file and ledger"
+            )
+        if re.fullmatch(r"[0-9a-f]{32}", self.ledger_id) is None:
+            raise ValueError(
+                f"ledger_id is {self.ledger_id!r:.100}, but must be 32 hexadecimal digits; quote the ledger's id"
+            )
+        return self
+
 
 def read_owner(path: Path, node: Mapping[str, Any]) -> Owner:
-    """Read and validate the file; ``{key}`` in its name stands for a value of the ``node``'s configuration."""
+    """Read and validate the file; links are followed, so that every way to it leads to the same ledger.
+
+    In a simulation ``{key}`` in its name stands for a value of the ``node``'s configuration.
+    """
+    path = Path(os.path.realpath(path))
     content = read_toml(path, "write the owner's file")
     try:
         return _owner(content, path.parent, node)
@@ -75,16 +133,19 @@ def _owner(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any]) ->
     file = validated(_File, content, remedy=_REMEDY)
     schedule = _section(file.schedule, "schedule", SCHEDULES)
     mechanism = _section(file.mechanism, "mechanism", MECHANISMS, batch_norm=(BatchNorm, "refuse"))
+    ledger = folder / (_SIMULATED if file.simulation else file.ledger or _LEDGER)
     return Owner(
-        name=re.sub(r"\{([^{}]*)\}", lambda found: _value(found[1], node), file.name),
-        ledger=folder / file.ledger,
+        name=_PLACE.sub(lambda found: _value(found[1], node), file.name),
+        ledger=Path(os.path.realpath(ledger)),
+        ledger_id=file.ledger_id or "",
         batch_norm=mechanism.pop("batch_norm"),
         schedule=SCHEDULES[schedule.pop("kind")](**schedule),
         mechanism=MECHANISMS[mechanism.pop("kind")](**mechanism),
-        allow=frozenset(file.replies.allow),
-        messages=frozenset(file.replies.messages),
+        examples=file.replies.examples,
         keep=file.replies.keep,
-        many="{" in file.name,
+        simulation=file.simulation,
+        allow=frozenset(file.replies.allow or ()),
+        messages=frozenset(file.replies.messages or ()),
     )
 
 

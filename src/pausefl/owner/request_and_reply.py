@@ -12,9 +12,9 @@ from pausefl.errors import PauseError, is_finite, require
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 WEIGHT = "num-examples"
-"""The number by which a server weighs updates; it is 1 unless the owner allows more."""
+"""The number by which a server weighs updates; the owner's file says it, and never the data."""
 SECONDS = "seconds"
-"""The name under which an owner allows the training time to be told."""
+"""The name under which a simulation allows the training time to be told."""
 
 Reason: TypeAlias = Literal["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"]
 
@@ -85,8 +85,8 @@ class TrainingRequest:
 class Reply:
     """Everything that leaves in answer to one request.
 
-    ``arrays`` are noised; ``numbers`` are those that the owner allows; ``releases`` counts all releases of this data;
-    ``replayed`` says that the arrays left once before.
+    ``arrays`` are noised; ``numbers`` are the owner's own, and ``seconds`` are told in simulations only; ``releases``
+    counts all releases of this data; ``replayed`` says that the arrays left once before.
     """
 
     arrays: Mapping[str, Tensor]

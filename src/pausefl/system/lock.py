@@ -13,14 +13,17 @@ from pausefl.errors import ConfigError
 
 
 @contextmanager
-def only_writer(lock: Path, what: Path, remedy: str) -> Iterator[None]:
-    """Hold the file ``lock`` while ``what`` is written; if another process does, refuse at once."""
+def only_writer(lock: Path, what: Path, remedy: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the file ``lock`` while ``what`` is written; if another process does, refuse after ``wait`` seconds."""
     held = FileLock(lock)
     try:
         lock.parent.stat()  # refuse a missing folder here, because filelock would create it
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # without file locks filelock warns, and keeps nobody off
-            held.acquire(blocking=False)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)  # without file locks filelock warns, and keeps nobody off
+                held.acquire(blocking=False)
+        except Timeout:
+            held.acquire(timeout=wait)
     except Timeout:
         raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
     except (OSError, UserWarning) as error:
