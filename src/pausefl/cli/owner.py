@@ -1,0 +1,72 @@
+"""``pausefl owner``: a data owner's own commands: begin, and see what the terms mean before anything leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pausefl.cli import app
+from pausefl.cli.options import PRIVACY, AsJson
+
+if TYPE_CHECKING:
+    from pausefl.owner.owner_check import Check
+
+commands = typer.Typer(
+    name="owner", help="Begin as a data owner, and check on which terms you take part.", no_args_is_help=True
+)
+app.add_typer(commands, rich_help_panel=PRIVACY)
+
+
+@commands.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where owner.toml and ledger.db are made; on a local disk.")],
+    name: Annotated[str, typer.Option(help="How the server knows this data, for life.")],
+    budget: Annotated[float, typer.Option(help="Epsilon of all releases together, for life.")] = 8.0,
+    releases: Annotated[int, typer.Option(help="How often this data takes part at most, for life.")] = 8,
+    clip: Annotated[float, typer.Option(help="The length that every update is brought to.")] = 1.0,
+) -> None:
+    """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten."""
+    from pausefl.owner.owner_init import FILE, init_owner
+
+    owner = init_owner(folder, name, budget=budget, releases=releases, clip=clip)
+    typer.echo(f"made {folder / FILE}: read it, change it if you must, then run: pausefl owner check {folder / FILE}")
+    typer.echo(f"made {owner.ledger} (id {owner.ledger_id}): back it up with: pausefl ledger backup")
+
+
+@commands.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The owner's file.")],
+    dimension: Annotated[
+        int | None, typer.Option(min=1, help="Numbers in an update; by default those of the last release.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read file and ledger as the client does, charge nothing, and say what the terms mean; exit 2 if it refuses."""
+    from pausefl.owner.owner_check import check_owner
+
+    found = check_owner(file, dimension)
+    typer.echo(json.dumps(asdict(found), indent=2) if as_json else "\n".join(_lines(found)))
+
+
+def _lines(found: Check) -> list[str]:
+    noise = "give --dimension to see how loud it is"
+    if found.noise_to_signal is not None:
+        noise = f"{found.noise_to_signal:.3g} times as long as the longest update, for {found.dimension} numbers"
+    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or "none: the budget is gone"
+    whole = "unknown; give --dimension" if found.whole_budget is None else f"{found.whole_budget:g}"
+    return [
+        f"{found.name}: {'a simulation' if found.simulation else found.ledger}",
+        f"  schedule: {found.schedule}",
+        f"  mechanism: {found.mechanism}, unit: {found.unit}",
+        f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
+        f"{found.budget - found.spent:.6g} left",
+        f"  epsilon of the next releases: {ahead}",
+        f"  budget for the whole update: {whole}",
+        f"  noise of the next release: {noise}",
+        f"  fixed: {found.fixed}",
+        *(f"  WARNING: {warning}" for warning in found.warnings),
+    ]

@@ -1,0 +1,103 @@
+"""What an owner's terms mean: what has left, what the next releases may tell, and numbers that promise nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from pausefl.errors import BudgetExceededError
+from pausefl.owner.ledger_identity import open_ledger
+from pausefl.owner.owner_file import Owner, read_owner
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, charged_epsilon
+from pausefl.privacy.schedule import schedule_text
+from pausefl.types import Epsilon
+
+_AHEAD = 3
+"""How many of the next releases are told."""
+_MOST: Epsilon = 20.0
+"""A budget above this promises next to nothing: an attacker may be e^20 times surer than before."""
+_MANY = 100
+"""Releases to reckon with under a schedule that never ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The terms of an owner's file, and the state of its ledger; of a simulation's file only the terms.
+
+    ``whole_budget`` is what the budget means for an update as a whole; ``noise_to_signal`` is the length of the noise
+    of the next release over the longest update, both if the ``dimension`` is known.  ``fixed`` says what can no longer
+    be changed, or cannot after the first release.
+    """
+
+    name: str
+    simulation: bool
+    ledger: str
+    schedule: str
+    mechanism: str
+    unit: str
+    releases: int
+    budget: Epsilon
+    spent: Epsilon
+    next: tuple[Epsilon, ...]
+    dimension: int | None
+    whole_budget: Epsilon | None
+    noise_to_signal: float | None
+    fixed: str
+    warnings: tuple[str, ...]
+
+
+def check_owner(path: Path, dimension: int | None = None) -> Check:
+    """Read the file and open the ledger as a client would, or refuse with what the client would log."""
+    owner = read_owner(path)
+    spent, deltas, known = 0.0, [], 0
+    if not owner.simulation:
+        charges = open_ledger(owner, "").charges(owner.name)
+        spent, deltas = math.fsum(one.epsilon for one in charges), [one.delta for one in charges]
+        known = charges[-1].dimension if charges else 0
+    size, unit = dimension or known or None, owner.mechanism.guarantee.unit
+    ahead = _next(owner, deltas)
+    noise = owner.mechanism.noise_to_signal(size, ahead[0]) if size and ahead else math.nan
+    budget = owner.schedule.budget
+    whole = owner.mechanism.guarantee.whole_update(budget, size) if size else budget if unit == "update" else None
+    return Check(
+        name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
+        schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
+        releases=len(deltas), budget=budget, spent=spent, next=ahead, dimension=size, whole_budget=whole,
+        noise_to_signal=noise if math.isfinite(noise) else None,
+        fixed=_fixed(owner, len(deltas)), warnings=tuple(_warnings(owner, size)),
+    )  # fmt: skip
+
+
+def _next(owner: Owner, deltas: list[float]) -> tuple[Epsilon, ...]:
+    found: list[Epsilon] = []
+    own = owner.mechanism.guarantee.delta
+    for ahead in range(_AHEAD):
+        past = [*deltas, *[own] * ahead]
+        try:
+            found.append(charged_epsilon(owner.schedule, len(past) + 1, owner.mechanism, past, owner.name))
+        except BudgetExceededError:
+            break
+    return tuple(found)
+
+
+def _fixed(owner: Owner, releases: int) -> str:
+    what = "name, budget, schedule and unit"
+    if owner.simulation:
+        return "nothing: every simulated run has a ledger of its own"
+    return f"{what} for ever" if releases else f"{what}, by the first release; then no file can change them"
+
+
+def _warnings(owner: Owner, dimension: int | None) -> list[str]:
+    budget, guarantee, found = owner.schedule.budget, owner.mechanism.guarantee, []
+    if owner.simulation:
+        found.append("simulation is true: this file protects nothing, and a deployment refuses it")
+    if guarantee.unit == "coordinate":
+        whole = f"{dimension} x {budget:g} = {dimension * budget:g}" if dimension else f"d x {budget:g}"
+        found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
+    elif budget > _MOST:
+        found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
+    total = guarantee.delta * (owner.schedule.limit or _MANY)
+    if total > DELTA_LIMIT / 2:
+        found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")
+    return found
