@@ -52,10 +52,11 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
     from pausefl.owner.owner_file import read_owner
 
     shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "data-owner.md").read_text(), re.S | re.M)
-    example = (ROOT / "examples" / "flower-digits" / "owner.toml").read_text()
-    for text in (*shown, example):
+    example = (ROOT / "examples" / "flower-digits" / "simulation.toml").read_text()
+    for text, budget in ((shown[0], 8.0), (example, 40.0)):
         (tmp_path / "owner.toml").write_text(text)
-        assert read_owner(tmp_path / "owner.toml", {"partition-id": 0}).schedule.budget == 40.0
+        (tmp_path / "owner.toml").chmod(0o600)
+        assert read_owner(tmp_path / "owner.toml", {"partition-id": 0}).schedule.budget == budget
 
 
 def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:

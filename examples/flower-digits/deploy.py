@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pausefl.owner.owner_init import init_owner
+
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 QUIET = {
@@ -69,21 +71,22 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, nodes: int = 3, *, tls: bool = False, owner: Path = HERE / "owner.toml",
+        self, folder: Path, nodes: int = 3, *, tls: bool = False, budget: float = 10.0, releases: int = 10,
         delays: Iterable[float] = (0.0, 0.5, 1.5), simulation: bool = False,
     ) -> None:  # fmt: skip
         self._simulation = simulation
         self.folder, self.nodes, self.tls = folder.absolute(), nodes, tls
         self.home = self.folder / "flwr"
         self.env = environment(self.home)
-        if simulation:
-            self.env["PAUSEFL_OWNER"] = str(self.owner_folder(0) / "owner.toml")
         self.address = f"127.0.0.1:{free_port()}"
         self._delays = dict(enumerate(delays))
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.home.mkdir(parents=True, exist_ok=True)
-        for node in range(1 if simulation else nodes):  # simulated clients share one file and one ledger
-            self.add_owner(node, owner)
+        if simulation:  # all clients share one file, and every run has a ledger of its own
+            shutil.copy(HERE / "simulation.toml", self.folder)
+            self.env["PAUSEFL_OWNER"] = str(self.folder / "simulation.toml")
+        for node in range(0 if simulation else nodes):
+            self.add_owner(node, budget, releases)
         if tls:
             self._make_keys()
         trust = f'root-certificates = "{self.folder / "ca.crt"}"' if tls else "insecure = true"
@@ -95,11 +98,10 @@ class Deployment:
         """Return where a client's own files are: owner.toml, ledger.db."""
         return self.folder / f"client-{node}"
 
-    def add_owner(self, node: int, owner: Path) -> None:
-        """Give a client its folder and its owner's file, unless it has one."""
-        self.owner_folder(node).mkdir(exist_ok=True)
-        if not (self.owner_folder(node) / "owner.toml").exists():
-            shutil.copy(owner, self.owner_folder(node) / "owner.toml")
+    def add_owner(self, node: int, budget: float, releases: int) -> None:
+        """Make a client's owner's file and ledger, unless it has them: what ``pausefl owner init`` does."""
+        if not self.owner_folder(node).exists():
+            init_owner(self.owner_folder(node), f"client-{node}", budget=budget, releases=releases)
 
     def __enter__(self) -> Deployment:
         try:

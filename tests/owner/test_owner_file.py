@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.owner.owner_file import read_owner
 from pausefl.privacy import FixedHorizon, Laplace
 
@@ -89,6 +89,14 @@ def test_a_bad_file_for_simulations_is_refused_with_the_reason(tmp_path, old, ne
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, SIMULATED.replace(old, new, 1))
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode):
+    read(tmp_path, GOOD)
+    (tmp_path / "owner.toml").chmod(mode)
+    with pytest.raises(PauseError, match="chmod"):
+        read_owner(tmp_path / "owner.toml", {})
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from pausefl import __version__
 from pausefl.cli import app, main
 from pausefl.learn import download
 from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
+from pausefl.owner.owner_file import Owner, read_owner
+from pausefl.owner.owner_init import init_owner
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit, SimulatedNoise, SqliteLedger
 from pausefl.privacy.audit import audit
 from pausefl.runs.config import Config, load_config
@@ -133,6 +135,8 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for i in range(releases):
             ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=Laplace(unit="coordinate", width=1.0))
         ledger.reserve("b", "run/0", FixedHorizon(8.0, 4), mechanism=Gaussian(l2=1.0, delta=1e-5))
+    for name in ("one", "two"):
+        init_owner(folder / name, name)
     with pytest.MonkeyPatch.context() as patch:
         for name, count in (("mnist", 40), ("fashion-mnist", 60)):
             files = raw(images(name, count))
@@ -193,6 +197,10 @@ def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int 
     return (
         asdict(audit(target, epsilon, noise, **{"runs": 300, "error": 1.0 - 0.95, **options})).items() <= found.items()
     )
+
+
+def owned(seen: Seen) -> Owner:
+    return read_owner(seen.folder / "a" / "owner.toml")
 
 
 def sizes(seen: Seen, place: str = "out") -> int:
@@ -314,6 +322,21 @@ OPTIONS = (
     Option("data list", "data_dir", ("--data-dir @small --json", "--data-dir @nowhere --json"),
            lambda a, b: (a.json["data"]["mnist"], b.json["data"]["mnist"]) == (True, False)),
     Option("data list", "as_json", ("--data-dir @small", "--data-dir @small --json"), table_or_json),
+    Option("owner init", "folder", ("a --name x", "b --name x"),
+           lambda a, b: (a.folder / "a" / "owner.toml").exists() and (b.folder / "b" / "ledger.db").exists()),
+    Option("owner init", "name", ("a --name x", "a --name y"), lambda *both: [owned(s).name for s in both] == ["x", "y"]),
+    Option("owner init", "budget", ("a --name x", "a --name x --budget 4"),
+           lambda *both: [owned(s).schedule for s in both] == [FixedHorizon(8.0, 8), FixedHorizon(4.0, 8)]),
+    Option("owner init", "releases", ("a --name x", "a --name x --releases 4"),
+           lambda *both: [owned(s).schedule for s in both] == [FixedHorizon(8.0, 8), FixedHorizon(8.0, 4)]),
+    Option("owner init", "clip", ("a --name x", "a --name x --clip 0.5"),
+           lambda *both: [owned(s).mechanism for s in both] == [PrivUnit(1.0), PrivUnit(0.5)]),
+    Option("owner check", "file", ("@one/owner.toml --json", "@two/owner.toml --json"),
+           lambda a, b: (a.json["name"], b.json["name"]) == ("one", "two")),
+    Option("owner check", "dimension", ("@one/owner.toml --json", "@one/owner.toml --json --dimension 100"),
+           lambda a, b: (a.json["noise_to_signal"], b.json["noise_to_signal"])
+           == (None, PrivUnit(1.0).noise_to_signal(100, FixedHorizon(8.0, 8).epsilon(1)))),
+    Option("owner check", "as_json", ("@one/owner.toml", "@one/owner.toml --json"), table_or_json),
     Option("ledger show", "path", ("@ledger.db --json", "@longer.db --json"),
            lambda *both: [[one["releases"] for one in s.json] for s in both] == [[3, 1], [5, 1]]),
     Option("ledger show", "dimension", ("@ledger.db --json", "@ledger.db --json --dimension 10"),

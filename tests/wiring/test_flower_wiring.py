@@ -7,6 +7,7 @@ are so large that noise can be told from no noise at a glance, and a law about t
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -25,7 +26,9 @@ from flwr.serverapp.strategy import FedAvg, FedMedian
 from pausefl.errors import PauseError
 from pausefl.flower import PauseStrategy, PrivateUpdate
 from pausefl.flower.protocol import Note, Refusal
+from pausefl.flower.simulation import simulated
 from pausefl.flower.testing import MemoryGrid
+from pausefl.owner.ledger_identity import make_ledger
 from pausefl.owner.owner_file import Owner
 from pausefl.privacy import (
     MECHANISMS,
@@ -47,6 +50,7 @@ SIZE = 6
 HORIZON = '[schedule]\nkind = "fixed-horizon"\nbudget = 4e5\nreleases = 8\n'
 WIDE = '[mechanism]\nkind = "laplace"\nunit = "coordinate"\nwidth = 100.0\n'
 TELLS = '[replies]\nallow = ["num-examples"]\n'
+SIMULATED = f'simulation = true\nname = "client-{{number}}"\n{HORIZON}{WIDE}'
 
 
 def record(values: Any) -> ArrayRecord:
@@ -64,14 +68,14 @@ class Node:
 
     folder: Path
     number: int
-    owner: str = f'name = "client-{{number}}"\n{HORIZON}{WIDE}{TELLS}'
+    owner: str = SIMULATED + TELLS
     seen: list[Message] = field(default_factory=list)
     silent_for: int = 0
     """How often the node is looked at in vain before it answers a request to train."""
 
     def __call__(self, message: Message) -> Message | None:
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "owner.toml").write_text(self.owner)
+        self.write()
         asked = message.content.config_records.get("pausefl", {})
         if message.metadata.message_type == "train" and not asked.get("hello") and self.silent_for:
             self.silent_for -= 1
@@ -79,6 +83,16 @@ class Node:
         config = {"number": self.number}
         context = Context(run_id=1, node_id=self.number, node_config=config, state=RecordDict(), run_config={})
         return PrivateUpdate(self.folder / "owner.toml")(message, context, self.app)
+
+    def write(self) -> None:
+        """Write the owner's file; that of a deployment quotes its ledger, which is made with the first one."""
+        said = tomllib.loads(self.owner)
+        if "simulation" not in said and "ledger_id" not in said:
+            ledger = self.folder / said.get("ledger", "ledger.db")
+            made = SqliteLedger(ledger) if ledger.exists() else make_ledger(ledger)
+            self.owner = f'ledger_id = "{made.id}"\n{self.owner}'
+        (self.folder / "owner.toml").write_text(self.owner)
+        (self.folder / "owner.toml").chmod(0o600)
 
     def app(self, message: Message, _: Context) -> Message:
         self.seen.append(message)
@@ -162,7 +176,7 @@ def noise(seen: SimpleNamespace) -> float:
 
 
 def evaluated(call: Mapping[str, Any]) -> dict[str, Any]:
-    told = f'name = "client-{{number}}"\n{HORIZON}{WIDE}{TELLS}messages = ["evaluate"]\n'
+    told = f'{SIMULATED}{TELLS}messages = ["evaluate"]\n'
     return {"owner": told, "evaluates": True, "call": call}
 
 
@@ -197,8 +211,8 @@ PARAMETERS = (
               lambda seen: seen.history[0].seconds.items() <= dict(
                   zip(("client-0", "client-1", "client-2"), two_groups(3).sample(stream(0, "flower latency", 1)),
                       strict=True)).items()),
-    Parameter("latency", ({"latency": "reported", "owner": f'name = "client-{{number}}"\n{HORIZON}{WIDE}'
-                           '[replies]\nallow = ["num-examples", "seconds"]\n', "silent_for": 30, "poll": 0.01},
+    Parameter("latency", ({"latency": "reported", "owner": SIMULATED + TELLS.replace("]", ', "seconds"]'),
+                           "silent_for": 30, "poll": 0.01},
                           {"latency": "round-trip", "silent_for": 30, "poll": 0.01}),
               lambda told, measured: max(told.history[0].seconds.values()) < min(measured.history[0].seconds.values())),
     Parameter("names", ({"names": "hello"}, {"names": "node", "selector": Selector({"100": 1.0, "101": 2.0}, 2, "all"),
@@ -270,10 +284,11 @@ def answered(
         content["pausefl"] = ConfigRecord({"run": "run", "round": number})
         message = Message(content, 100, kind)
         message.metadata.__dict__["_message_id"] = f"{folder.name}-{number}"
-        reply = node(message)
+        with simulated():
+            reply = node(message)
         assert reply is not None
         sent.append(reply)
-    ledgers = sorted(folder.glob("*.db"))
+    ledgers = sorted(folder.rglob("*.db"))
     rows = [c for path in ledgers for s in SqliteLedger(path).subjects() for c in SqliteLedger(path).charges(s)]
     return SimpleNamespace(
         reply=reply, replies=sent, note=Note.of(reply) if reply.has_content() else None,
@@ -328,8 +343,13 @@ in_schedule, in_mechanism = partial(charged, part="schedule"), partial(charged, 
 NORM = {"bn.weight": [1.0], "bn.bias": [0.0], "bn.running_mean": [0.0], "bn.running_var": [1.0], "w": [0.0]}
 
 LINES = (
-    Line("name", tuple(f'name = "{name}"\n{HORIZON}{WIDE}' for name in ("a", "node-{number}")),
-         lambda a, b: [(s.note.name, s.charge.subject) for s in (a, b)] == [("a", "a"), ("node-7", "node-7")]),
+    Line("name", tuple(f'name = "{name}"\n{HORIZON}{WIDE}' for name in ("a", "b")),
+         lambda a, b: [(s.note.name, s.charge.subject) for s in (a, b)] == [("a", "a"), ("b", "b")]),
+    Line("name", (SIMULATED,), lambda s: (s.note.name, s.charge.subject) == ("client-7", "client-7")),
+    Line("simulation", tuple(f'{line}name = "a"\n{HORIZON}{WIDE}' for line in ("", "simulation = true\n")),
+         lambda a, b: (a.ledgers, b.ledgers) == (["ledger.db"], ["run.db"])),
+    Line("ledger_id", tuple(f'{line}name = "a"\n{HORIZON}{WIDE}' for line in ("", f'ledger_id = "{"0" * 32}"\n')),
+         lambda a, b: a.charge is not None and Refusal.of(b.reply.error) == Refusal("unready")),
     Line("ledger", tuple(f'name = "a"\nledger = "{name}.db"\n{HORIZON}{WIDE}' for name in ("mine", "ours")),
          lambda a, b: (a.ledgers, b.ledgers) == (["mine.db"], ["ours.db"])),
     Line("schedule.geometric.budget", scheduled(*(f'kind = "geometric"\nbudget = {b}\ndecay = 0.1' for b in (8, 9))),
@@ -366,9 +386,11 @@ LINES = (
          in_mechanism(PrivUnit(2.0, norm="private", norm_share=0.1), PrivUnit(2.0, norm="private", norm_share=0.2))),
     Line("batch_norm", noised(*(f'kind = "privunit"\nl2 = 2\nbatch_norm = "{b}"' for b in ("refuse", "keep-local"))),
          lambda a, b: (a.charge, b.charge is not None) == (None, True), {"arrays": NORM}),
-    Line("allow", replying('allow = []', 'allow = ["num-examples", "loss"]'),
+    Line("examples", replying("", "examples = 9"),
+         lambda a, b: (a.numbers, b.numbers) == ({"num-examples": 1}, {"num-examples": 9})),
+    Line("allow", tuple(f"{SIMULATED}[replies]\nallow = {names}\n" for names in ([], ["num-examples", "loss"])),
          lambda a, b: (a.numbers, b.numbers) == ({"num-examples": 1}, {"num-examples": 80, "loss": 0.5})),
-    Line("messages", replying('messages = []', 'messages = ["evaluate"]'),
+    Line("messages", tuple(f"{SIMULATED}[replies]\nmessages = {kinds}\n" for kinds in ([], ["evaluate"])),
          lambda a, b: (a.reply.has_error(), b.reply.has_error()) == (True, False), {"kind": "evaluate"}),
     Line("keep", replying("keep = 1", "keep = 3"), lambda a, b: (a.kept, b.kept) == (1, 3), {"releases": 4}),
     Line("keep", replying("keep = 0", "keep = 1"),
@@ -391,7 +413,7 @@ def test_a_key_of_the_owners_file_does_what_it_should(row: Line, tmp_path: Path)
 
 def test_every_key_of_the_owners_file_has_a_row_and_every_row_a_key() -> None:
     parts = {"schedule": SCHEDULES, "mechanism": MECHANISMS}
-    keys = {field.name for field in fields(Owner)} - {*parts, "many"}
+    keys = {field.name for field in fields(Owner)} - set(parts)
     for part, kinds in parts.items():
         keys |= {f"{part}.{kind}.{field.name}" for kind, made in kinds.items() for field in fields(made)}
     # The sphere cannot be named here: ``kind`` is the mechanism's.

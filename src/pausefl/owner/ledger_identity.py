@@ -12,6 +12,7 @@ from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.owner_file import Owner
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
+from pausefl.system.private_file import require_private
 from pausefl.system.state_file import sync_folder, write_whole
 
 _NOTE = "head"
@@ -112,6 +113,7 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
             f"ledger {path} has no head noted in {replies_folder(path)}; run 'pausefl ledger restore {path} --head "
             "HASH' with a head that you noted elsewhere"
         )
+    require_private(replies_folder(path) / _NOTE, "noted head")
     noted.check(ledger)
     if noted.inode != path.stat().st_ino:
         raise ConfigError(

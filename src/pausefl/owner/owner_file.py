@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
+from pausefl.system.private_file import require_private
 from pausefl.system.toml_sections import Section, read_toml, validated
 
 _REMEDY = "change it"
@@ -126,9 +127,12 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     path = Path(os.path.realpath(path))
     content = read_toml(path, "write the owner's file")
     try:
-        return owner_of(content, path.parent, node)
+        owner = owner_of(content, path.parent, node)
     except PauseError as error:
         raise ConfigError(f"{path}: {error}") from None
+    if not owner.simulation:
+        require_private(path, "owner's file")
+    return owner
 
 
 def owner_of(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any] | None = None) -> Owner:

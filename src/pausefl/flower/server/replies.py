@@ -20,7 +20,8 @@ from pausefl.types import ClientId, FloatArray, Seconds
 
 Latency: TypeAlias = Literal["round-trip", "reported"] | LatencyModel
 """``round-trip``: measured here, with Flower's own seconds of overhead.  ``reported``: the client's training time, by
-its word, and at most the round trip; clients that report none are taken at their round trip.  A model: virtual seconds
+its word, and at most the round trip; clients that report none, as all do outside of simulations, are taken at their
+round trip.  A model: virtual seconds
 per client and round, for the simulation engine, where clients wait for each other's processors."""
 
 _TOLD = 5
@@ -116,7 +117,7 @@ def settle_evaluation(replies: Iterable[Message], weight: str | None) -> list[Me
 def check_latency(latency: Latency, clients: int) -> None:
     """Refuse what is neither a name nor a model of as many clients."""
     if isinstance(latency, str):
-        bound = "'round-trip', 'reported' or a latency model"
+        bound = "'round-trip', 'reported' (in simulations) or a latency model"
         require(latency in ("round-trip", "reported"), "latency", latency, bound, "choose one")
     else:
         found = len(latency) if hasattr(latency, "sample") else latency
