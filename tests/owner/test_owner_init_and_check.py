@@ -1,0 +1,158 @@
+"""``pausefl owner``: made once and for good, and what the terms mean is told before anything leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pausefl.cli import main
+from pausefl.errors import PauseError
+from pausefl.owner.gate import Gate
+from pausefl.owner.ledger_identity import read_note
+from pausefl.owner.owner_check import check_owner
+from pausefl.owner.owner_file import read_owner
+from pausefl.owner.owner_init import init_owner
+from pausefl.owner.request_and_reply import Refused, TrainingRequest
+from pausefl.privacy import FixedHorizon, PrivUnit, SqliteLedger
+
+MODEL = {"w": np.zeros(100, dtype=np.float32)}
+
+
+def release(file: Path, number: int = 1) -> Any:
+    return Gate(read_owner(file), "run").train(TrainingRequest("run", number), MODEL, lambda: (MODEL, {}))
+
+
+def called(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def edited(file: Path, old: str, new: str) -> Path:
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    return file
+
+
+def test_what_is_made_can_be_used_at_once_and_is_for_its_owner_only(tmp_path: Path) -> None:
+    owner = init_owner(tmp_path / "clinic", 'clinic "7" \\ ü')
+    assert (owner.name, owner.schedule, owner.mechanism) == ('clinic "7" \\ ü', FixedHorizon(8.0, 8), PrivUnit(1.0))
+    assert (owner.examples, owner.simulation, owner.mechanism.guarantee.unit) == (1, False, "update")
+    for path in (tmp_path / "clinic").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert (tmp_path / "clinic").stat().st_mode & 0o077 == 0
+    note = read_note(owner.ledger)
+    assert note is not None and (note.ledger_id, note.rows) == (owner.ledger_id, 0)
+    assert release(tmp_path / "clinic" / "owner.toml").releases == 1
+
+
+@pytest.mark.parametrize("there", ["owner.toml", "ledger.db", "ledger.db-replies"])
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_nothing_is_overwritten(tmp_path: Path, there: str, kind: str) -> None:
+    if kind == "file":
+        (tmp_path / there).write_text("mine")
+    else:
+        (tmp_path / there).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(PauseError, match="a second ledger would be a second budget"):
+        init_owner(tmp_path, "clinic")
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"name": ""}, "name is ''"), ({"name": "client-{partition-id}"}, "braces"), ({"budget": -1.0}, "budget"),
+        ({"budget": float("inf")}, "budget"), ({"releases": 0}, "releases"), ({"clip": 0.0}, "l2"),
+        ({"budget": 1e9}, "epsilon"), ({"budget": 1e-9}, "epsilon"), ({"name": "two\nlines"}, "name is"),
+    ],
+)  # fmt: skip
+def test_terms_that_could_not_be_used_make_nothing(tmp_path: Path, terms: dict[str, Any], said: str) -> None:
+    with pytest.raises(PauseError, match=said):
+        init_owner(tmp_path / "clinic", **{"name": "clinic", **terms})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_check_tells_what_was_spent_and_what_is_next_and_charges_nothing(tmp_path: Path) -> None:
+    file = init_owner(tmp_path, "clinic", budget=4.0, releases=4).ledger.with_name("owner.toml")
+    before = check_owner(file)
+    assert (before.releases, before.spent, before.dimension, before.noise_to_signal) == (0, 0.0, None, None)
+    assert "by the first release" in before.fixed
+    release(file)
+    found = check_owner(file)
+    epsilon = FixedHorizon(4.0, 4).epsilon(1)
+    assert (found.releases, found.spent, found.next) == (1, epsilon, (epsilon,) * 3)
+    assert found.dimension == 100
+    assert found.noise_to_signal == PrivUnit(1.0).noise_to_signal(100, epsilon)
+    assert check_owner(file, 7).noise_to_signal == PrivUnit(1.0).noise_to_signal(7, epsilon)
+    assert (found.whole_budget, found.warnings) == (4.0, ())
+    assert found.fixed == "name, budget, schedule and unit for ever"
+    for number in (2, 3):
+        release(file, number)
+    assert check_owner(file).next == (epsilon,)
+    release(file, 4)
+    assert check_owner(file).next == ()
+    assert len(SqliteLedger(tmp_path / "ledger.db").charges("clinic")) == 4
+
+
+PRIVUNIT = 'kind = "privunit"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("budget = 8.0", "budget = 20.1", "above 20 the promise is next to nothing"),
+        (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "near the limit of 0.001"),
+        ('kind = "privunit"  # a promise about the whole update, not about each of its numbers alone\nl2 = 1.0',
+         'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, no protection"),
+    ],
+)  # fmt: skip
+def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str, new: str, said: str) -> None:
+    init_owner(tmp_path, "clinic")
+    [warning] = check_owner(edited(tmp_path / "owner.toml", old, new), 50).warnings
+    assert said in warning
+
+
+def test_terms_within_the_bounds_are_not_warned_about(tmp_path: Path) -> None:
+    init_owner(tmp_path, "clinic", budget=20.0)
+    assert check_owner(tmp_path / "owner.toml").warnings == ()
+    assert check_owner(edited(tmp_path / "owner.toml", PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-6')).warnings == ()
+
+
+def test_a_file_for_simulations_is_told_for_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "examples" / "flower-digits" / "simulation.toml"
+    code, out, _ = called(capsys, "owner", "check", example)
+    assert code == 0
+    assert "client-{partition-id}: a simulation" in out
+    assert "WARNING: simulation is true: this file protects nothing, and a deployment refuses it" in out
+
+
+def test_a_check_that_fails_prints_the_line_that_a_client_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    (tmp_path / "ledger.db").rename(tmp_path / "away.db")
+    code, out, err = called(capsys, "owner", "check", file)
+    with pytest.raises(Refused) as logged:
+        release(file)
+    assert (code, out, err) == (2, "", f"pausefl: {logged.value}\n")
+
+
+def test_the_commands_print_what_they_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic", "--budget", "2", "--releases", 2)
+    assert (code, len(out.splitlines())) == (0, 2)
+    code, out, _ = called(capsys, "owner", "check", tmp_path / "c" / "owner.toml", "--dimension", "2410", "--json")
+    told = json.loads(out)
+    assert (code, told["name"], told["next"], told["dimension"]) == (
+        0,
+        "clinic",
+        [FixedHorizon(2.0, 2).epsilon(1)] * 2,
+        2410,
+    )
+    code, _, err = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic")
+    assert code == 2
+    assert "exists" in err
