@@ -211,7 +211,7 @@ PARAMETERS = (
               lambda seen: seen.history[0].seconds.items() <= dict(
                   zip(("client-0", "client-1", "client-2"), two_groups(3).sample(stream(0, "flower latency", 1)),
                       strict=True)).items()),
-    Parameter("latency", ({"latency": "reported", "owner": SIMULATED + TELLS.replace("]", ', "seconds"]'),
+    Parameter("latency", ({"latency": "reported", "owner": SIMULATED + TELLS.replace('"]', '", "seconds"]'),
                            "silent_for": 30, "poll": 0.01},
                           {"latency": "round-trip", "silent_for": 30, "poll": 0.01}),
               lambda told, measured: max(told.history[0].seconds.values()) < min(measured.history[0].seconds.values())),
