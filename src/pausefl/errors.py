@@ -51,7 +51,7 @@ class AlreadyReservedError(PauseError, ValueError):
 
 
 class ScheduleChangedError(PauseError, ValueError):
-    """Another budget or schedule than the one fixed at a subject's first reservation; nothing was charged."""
+    """Another budget, schedule or unit than the one fixed at a subject's first reservation; nothing was charged."""
 
 
 class LedgerError(PauseError, OSError):

@@ -10,11 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pausefl.errors import AlreadyReservedError, BudgetExceededError, InvalidValueError, ScheduleChangedError
+from pausefl.errors import (
+    AlreadyReservedError,
+    BudgetExceededError,
+    InvalidValueError,
+    LedgerError,
+    ScheduleChangedError,
+)
 from pausefl.privacy import (
     FixedHorizon,
     Gaussian,
@@ -26,7 +32,7 @@ from pausefl.privacy import (
     SimulatedNoise,
     SqliteLedger,
 )
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, releases_within_limit
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, epsilon_left, releases_within_limit
 
 
 @pytest.fixture
@@ -199,6 +205,78 @@ def test_delta_is_summed_and_limited(ledger):
     assert len(ledger.charges("a")) == 10 and ledger.subjects() == ("a",)
 
 
+MECHANISMS = [
+    None,
+    Laplace(unit="coordinate", width=1.0),
+    Laplace(unit="update", l1=1.0),
+    Gaussian(l2=1.0, delta=1e-6),
+    PrivUnit(l2=1.0),
+]
+
+
+@pytest.mark.parametrize("later", MECHANISMS, ids=repr)
+@pytest.mark.parametrize("first", MECHANISMS, ids=repr)
+def test_the_unit_is_fixed_at_the_first_reservation(ledger, first, later):
+    """A budget of whole updates that goes on per coordinate would promise the same number and mean d times it."""
+    units = [mechanism.guarantee.unit if mechanism else "unstated" for mechanism in (first, later)]
+    schedule = FixedHorizon(8.0, 4)
+    ledger.reserve("a", "run/1", schedule, mechanism=first)
+    if units[0] == units[1]:
+        assert ledger.reserve("a", "run/2", schedule, mechanism=later).unit == units[0]
+        return
+    with pytest.raises(ScheduleChangedError, match=f"unit is '{units[1]}', but 'a' was fixed to '{units[0]}'"):
+        ledger.reserve("a", "run/2", schedule, mechanism=later)
+    assert len(ledger.charges("a")) == 1
+    assert ledger.reserve("b", "run/1", schedule, mechanism=later).unit == units[1]
+
+
+def test_a_retired_subject_has_spent_everything_for_ever(ledger):
+    schedule = Geometric(40.0, 0.04)
+    for i in range(3):
+        ledger.reserve("a", f"run/{i}", schedule, mechanism=PrivUnit(l2=1.0))
+    ledger.reserve("b", "run/0", schedule)
+    last = ledger.retire("a")
+    assert (last.release, last.play, last.budget, last.unit, last.delta) == ("retired", 4, 40.0, "update", 0.0)
+    assert ledger.spent("a") == 40.0 and ledger.charges("a")[-1] == last
+    assert ledger.checked_releases() == {"a": 3, "b": 1}
+    for mechanism, other in ((PrivUnit(l2=1.0), schedule), (None, FixedHorizon(99.0, 3))):
+        with pytest.raises(BudgetExceededError, match=r"'a' was retired at 1970-01-01T00:00:05\.000Z"):
+            ledger.reserve("a", "run/9", other, mechanism=mechanism)
+    with pytest.raises(AlreadyReservedError):  # what left before may be sent again
+        ledger.reserve("a", "run/1", schedule, mechanism=PrivUnit(l2=1.0))
+    with pytest.raises(AlreadyReservedError, match="retired at"):
+        ledger.retire("a")
+    assert ledger.reserve("b", "run/1", schedule).play == 2 and len(ledger.charges("a")) == 4
+
+
+def test_a_subject_without_releases_can_be_retired(ledger):
+    last = ledger.retire("a")
+    assert (last.play, last.epsilon, last.budget, last.schedule) == (1, 0.0, 0.0, "retired")
+    assert ledger.checked_releases() == {"a": 0} and SqliteLedger(ledger.path).verify().rows == 1
+    with pytest.raises(BudgetExceededError, match="retired"):
+        ledger.reserve("a", "run/1", Geometric(40.0, 0.04))
+    with pytest.raises(InvalidValueError, match="subject"):
+        ledger.retire("a\nb")
+
+
+def test_nobody_else_may_use_the_name_of_a_retirement(ledger):
+    with pytest.raises(InvalidValueError, match="spent for ever"):
+        ledger.reserve("a", "retired", Geometric(40.0, 0.04))
+    assert ledger.subjects() == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(budget=st.floats(1e-6, 1e6), shares=st.lists(st.floats(0.0, 1.0, exclude_min=True), min_size=0, max_size=12))
+def test_what_is_left_brings_the_sum_to_the_budget_and_never_above(budget, shares):
+    spent = []
+    for share in shares:
+        now = share * (budget - math.fsum(spent))
+        if now > 0.0 and math.fsum([*spent, now]) <= budget:
+            spent.append(now)
+    total = math.fsum([*spent, epsilon_left(budget, spent)])
+    assert math.nextafter(budget, 0.0) <= total <= budget
+
+
 def test_a_charge_that_no_release_could_use_is_refused(ledger):
     """A steep schedule soon falls below what a mechanism can do; charging on would spend the name for nothing."""
     schedule, mechanism = Geometric(1.0, 10.0), PrivUnit(l2=1.0)
@@ -241,51 +319,84 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.ledger = SqliteLedger.create(Path(self.folder.name) / "ledger.db")
-        self.model: dict[str, tuple[Schedule, list[str]]] = {}
+        self.model: dict[str, tuple[Schedule | None, object, list[str]]] = {}
+        self.copies = 0
 
     @rule(
         subject=st.sampled_from("ab"),
         release=st.sampled_from([f"run/{i}" for i in range(8)]),
         schedule=st.sampled_from([FixedHorizon(2.0, 3), FixedHorizon(9.0, 3), Geometric(5.0, 0.5)]),
+        mechanism=st.sampled_from([None, PrivUnit(l2=1.0), PrivUnit(l2=1.0), Laplace(unit="coordinate", width=1.0)]),
+        dimension=st.none() | st.integers(1, 2**53),
     )
-    def reserve(self, subject: str, release: str, schedule: Schedule) -> None:
-        fixed, names = self.model.get(subject, (schedule, []))
-        full = schedule.limit is not None and len(names) >= schedule.limit
-        if fixed != schedule:
-            with pytest.raises(ScheduleChangedError):
-                self.ledger.reserve(subject, release, schedule)
+    def reserve(self, subject: str, release: str, schedule: Schedule, mechanism: object, dimension: int | None) -> None:
+        fixed, fixed_mechanism, names = self.model.get(subject, (schedule, mechanism, []))
+        refused: type[Exception] | None = None
+        if "retired" in names and release not in names:
+            refused = BudgetExceededError
+        elif (fixed, fixed_mechanism) != (schedule, mechanism):  # here each mechanism has a unit of its own
+            refused = ScheduleChangedError
         elif release in names:
+            refused = AlreadyReservedError
+        elif schedule.limit is not None and len(names) >= schedule.limit:
+            refused = BudgetExceededError
+        if refused:
+            with pytest.raises(refused):
+                self.ledger.reserve(subject, release, schedule, mechanism=mechanism, dimension=dimension)
+            return
+        charge = self.ledger.reserve(subject, release, schedule, mechanism=mechanism, dimension=dimension)
+        assert (charge.play, charge.dimension) == (len(names) + 1, dimension or 0)
+        self.model[subject] = (schedule, mechanism, [*names, release])
+
+    @precondition(lambda self: self.model)
+    @rule(subject=st.sampled_from("abc"), really=st.integers(0, 5))
+    def retire(self, subject: str, really: int) -> None:
+        schedule, mechanism, names = self.model.get(subject, (None, None, []))
+        if "retired" in names:
             with pytest.raises(AlreadyReservedError):
-                self.ledger.reserve(subject, release, schedule)
-        elif full:
-            with pytest.raises(BudgetExceededError):
-                self.ledger.reserve(subject, release, schedule)
-        else:
-            assert self.ledger.reserve(subject, release, schedule).play == len(names) + 1
-        if fixed == schedule and release not in names and not full:
-            self.model[subject] = (schedule, [*names, release])
+                self.ledger.retire(subject)
+        elif not really:  # seldom: most lives should be longer
+            assert self.ledger.retire(subject).play == len(names) + 1
+            self.model[subject] = (schedule, mechanism, [*names, "retired"])
 
     @rule()
     def reopen(self) -> None:
-        self.ledger = SqliteLedger(Path(self.folder.name) / "ledger.db")
+        self.ledger = SqliteLedger(self.ledger.path)
+
+    @rule()
+    def back_up_and_restore(self) -> None:
+        """Going on with the restored ledger is going on with the ledger."""
+        self.copies += 1
+        backup, ledger = (Path(self.folder.name) / f"{self.copies}-{name}.db" for name in ("backup", "ledger"))
+        head = self.ledger.backup(backup)
+        with pytest.raises(LedgerError, match="backup"):
+            SqliteLedger(backup).retire("a")
+        restored = SqliteLedger.restore(backup, ledger)
+        assert head == self.ledger.head == restored.head and restored.id == self.ledger.id
+        assert restored.contains(head) and not restored.is_backup
+        self.ledger = restored
 
     @invariant()
     def it_agrees_with_the_model(self) -> None:
         assert set(self.ledger.subjects()) == set(self.model)
-        assert self.ledger.checked_releases() == {subject: len(names) for subject, (_, names) in self.model.items()}
-        for subject, (schedule, names) in self.model.items():
+        counts = {subject: len(set(names) - {"retired"}) for subject, (_, _, names) in self.model.items()}
+        assert self.ledger.checked_releases() == counts
+        for subject, (schedule, _, names) in self.model.items():
             rows = self.ledger.charges(subject)
             assert [row.release for row in rows] == names
             assert [row.play for row in rows] == list(range(1, len(names) + 1))
-            spent = math.fsum(schedule.epsilon(row.play) for row in rows)
-            assert self.ledger.spent(subject) == spent <= schedule.budget
+            if "retired" in names:
+                assert self.ledger.spent(subject) == (schedule.budget if schedule else 0.0)
+            else:
+                spent = math.fsum(schedule.epsilon(row.play) for row in rows)
+                assert self.ledger.spent(subject) == spent <= schedule.budget
 
     def teardown(self) -> None:
         self.folder.cleanup()
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestLife.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 3e-4, 1e-5, 1.926782273603083e-06, 2.408477842003854e-07])

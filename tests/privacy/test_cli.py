@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -29,13 +31,15 @@ def path(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db", clock=lambda: 12.5)
     mechanism = Laplace(unit="coordinate", width=0.003)
     for i in range(50):
-        ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=mechanism, noise=SecureNoise())
+        ledger.reserve(
+            "a", f"run/{i}", Geometric(40.0, 0.04), mechanism=mechanism, noise=SecureNoise(), dimension=25818
+        )
     ledger.reserve("b", "run/1", FixedHorizon(8.0, 4))
     return ledger.path
 
 
 def test_show(path):
-    a, b = json.loads(run("ledger", "show", path, "--dimension", 25818, "--json"))
+    a, b = json.loads(run("ledger", "show", path, "--json"))
     assert a["releases"] == 50 and a["spent"] == pytest.approx(34.587, abs=1e-3)
     assert a["left"] == pytest.approx(40.0 - a["spent"]) and a["tight"] == pytest.approx(28.52, abs=5e-3)
     assert (a["bound"], a["bound_delta"], a["method"]) == (a["tight"], 1e-6, "pld")
@@ -65,11 +69,81 @@ def test_show_says_every_delta(tmp_path):
     assert "delta spent 0.0005 of 0.001" in text and "whole update: 0.5 at delta 0.0005" in text
 
 
+def test_show_multiplies_each_release_by_its_own_dimension(tmp_path):
+    ledger, schedule = SqliteLedger.create(tmp_path / "l.db"), FixedHorizon(8.0, 4)
+    laplace = Laplace(unit="coordinate", width=1.0)
+    for i, dimension in enumerate([10, 1000, 7]):
+        ledger.reserve("a", f"{i}", schedule, mechanism=laplace, dimension=dimension)
+        ledger.reserve("b", f"{i}", schedule, mechanism=laplace, dimension=dimension if i else None)
+    a, b = json.loads(run("ledger", "show", ledger.path, "--json"))
+    assert a["whole_update"] == pytest.approx(2.0 * 1017) and b["whole_update"] is None
+    text = run("ledger", "show", ledger.path)
+    assert "whole update: 2034 at delta 0" in text and "whole update: unknown, a release states no" in text
+
+
+def test_an_option_that_is_gone_says_so(path):
+    error = run("ledger", "show", path, "--dimension", 25818, code=2)
+    assert error == "pausefl: --dimension is gone: each row of the ledger has its own\n"
+
+
+def test_retire(path):
+    assert "--yes" in run("ledger", "retire", path, "--subject", "a", code=2)
+    assert "2 subjects ('a', 'b'); name one" in run("ledger", "retire", path, "--yes", code=2)
+    assert "only 'a', 'b'" in run("ledger", "retire", path, "--yes", "--subject", "c", code=2)
+    assert SqliteLedger(path).head.rows == 51
+    out = run("ledger", "retire", path, "--yes", "--subject", "b")
+    assert out == "b is retired: 6 of 8 were left and are spent now, for ever\n"
+    assert "retired at" in run("ledger", "retire", path, "--yes", "--subject", "b", code=2)
+    _, b = json.loads(run("ledger", "show", path, "--json"))
+    assert (b["spent"], b["left"], b["releases"], b["releases_left"]) == (8.0, 0.0, 1, 0)
+    assert (
+        (b["ended_by"], b["unstated"]) == ("retirement", 1)
+        and b["bound"] == pytest.approx(2.0)
+        and b["retired"].endswith("Z")
+    )
+    assert f"retired at {b['retired']}: the rest was spent, for ever" in run("ledger", "show", path)
+    assert json.loads(run("ledger", "export", path))[-1]["release"] == "retired"
+
+
+def test_retire_before_the_first_release(tmp_path):
+    """A lost ledger counts as spent: whoever makes a new one for the same data retires it at once."""
+    path = SqliteLedger.create(tmp_path / "l.db").path
+    assert "0 subjects; name one with --subject" in run("ledger", "retire", path, "--yes", code=2)
+    assert "never is retired: 0 of 0" in run("ledger", "retire", path, "--yes", "--subject", "never")
+    (found,) = json.loads(run("ledger", "show", path, "--json"))
+    assert (found["releases"], found["spent"], found["bound"], found["schedule"]) == (0, 0.0, 0.0, "retired")
+    assert "never: 0 releases" in run("ledger", "show", path)
+
+
+@pytest.mark.parametrize(("answer", "rows"), [("y", 53), ("n", 52), ("", 52)])
+def test_retire_asks_on_a_terminal(path, answer, rows):
+    SqliteLedger(path).reserve("b", "run/2", FixedHorizon(8.0, 4))
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "pausefl", "ledger", "retire", str(path), "--subject", "b"]
+    with subprocess.Popen(command, stdin=there, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        os.write(here, f"{answer}\n".encode())
+        out = child.communicate(timeout=90)[0].decode()
+    os.close(here)
+    os.close(there)
+    assert "Retire 'b' for ever?" in out and (child.returncode == 0) == (rows == 53)
+    assert SqliteLedger(path).head.rows == rows
+
+
+def test_backup(path):
+    copy = path.parent / "copy.db"
+    head = json.loads(run("ledger", "verify", path, "--json"))
+    assert run("ledger", "backup", path, copy) == f"wrote {copy}: 51 rows; head {head['head']}\n"
+    assert "exists" in run("ledger", "backup", path, copy, code=2)
+    assert json.loads(run("ledger", "backup", path, path.parent / "more.db", "--json")) == head
+    for command in ("show", "export"):
+        assert run("ledger", command, copy, "--json") == run("ledger", command, path, "--json")
+    assert json.loads(run("ledger", "verify", copy, "--json")) == head
+    assert "is a backup" in run("ledger", "retire", copy, "--subject", "a", "--yes", code=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["ledger", "show", "LEDGER", "--dimension", -5], "dimension"),
-        (["ledger", "show", "LEDGER", "--dimension", 0], "dimension"),
         (["ledger", "show", "LEDGER", "--delta", 0], "delta"),
         (["ledger", "show", "LEDGER", "--delta", "nan"], "delta"),
         (["audit", "laplace", "--epsilon", 1, "--seed", -1], "seed"),
@@ -90,7 +164,9 @@ def test_export(path):
     table = list(csv.DictReader(io.StringIO(run("ledger", "export", path, "--format", "csv"))))
     assert len(rows) == len(table) == 51
     assert [row["play"] for row in rows[:50]] == [int(row["play"]) for row in table[:50]] == list(range(1, 51))
-    assert rows[0]["time"] == 12.5 and rows[0]["unit"] == table[0]["unit"] == "coordinate"
+    assert rows[0]["time"] == table[0]["time"] == "1970-01-01T00:00:12.500Z"
+    assert (rows[0]["unit"], rows[0]["dimension"]) == (table[0]["unit"], int(table[0]["dimension"]))
+    assert (rows[0]["unit"], rows[0]["dimension"]) == ("coordinate", 25818)
     assert float(table[7]["epsilon"]) == rows[7]["epsilon"]
     assert "format" in run("ledger", "export", path, "--format", "xml", code=2)
 

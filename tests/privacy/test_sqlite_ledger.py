@@ -90,7 +90,7 @@ def test_a_fork_may_go_on_with_the_parents_ledger(tmp_path):
 
 def test_commits_are_synced_to_the_disk(tmp_path):
     """SIGKILL loses no page cache, so the crash test cannot see a missing sync: look at the setting itself."""
-    with SqliteLedger.create(tmp_path / "l.db")._connection() as connection:
+    with sqlite_file.connected(SqliteLedger.create(tmp_path / "l.db").path, 1.0) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -194,6 +194,11 @@ def forge(ledger: SqliteLedger, **changes: dict[int, object]) -> None:
         ({"delta": dict.fromkeys(range(1, 6), 3e-4)}, "limit of delta"),
         ({"epsilon": {2: 0.5}}, "not charged what its schedule says"),
         ({"play": {2: 7}}, "gap"),
+        ({"time": {2: float("inf")}}, "impossible"),
+        ({"unit": {2: "update"}}, "unit of 'a' changes at play 2"),
+        ({"release": {2: "retired"}}, "after it was retired"),
+        ({"release": {5: "retired"}}, "other values"),
+        ({"release": {5: "retired"}, "epsilon": {5: 30.0}}, "other values"),
         ({"schedule": {2: "Geometric(budget=41.0, decay=0.04)"}}, "changes"),
         ({"budget": dict.fromkeys(range(1, 6), 400.0)}, "not its schedule's"),
         (
@@ -277,6 +282,97 @@ def test_creation_leaves_nothing_half_made(tmp_path, monkeypatch):
     monkeypatch.undo()
     SqliteLedger.create(tmp_path / "l.db")
     assert [found.name for found in tmp_path.iterdir()] == ["l.db"]
+
+
+def test_what_a_killed_creation_leaves_does_not_stay(tmp_path, monkeypatch):
+    """Killed before the link, after it, and while SQLite was writing."""
+    for name in (".l.db.x1.new", ".l.db.x1.new-journal", ".other.db.x1.new", ".l.db", "l.db.new"):
+        (tmp_path / name).touch()
+    ledger = filled(tmp_path / "l.db", 1)
+    others = {".other.db.x1.new", ".l.db", "l.db.new"}
+    assert {path.name for path in tmp_path.iterdir()} == {"l.db", *others}
+    os.link(ledger.path, tmp_path / ".l.db.x2.new")
+    (tmp_path / ".l.db.x3.new").touch()
+    assert SqliteLedger(tmp_path / "l.db").reserve("a", "next", SCHEDULE).play == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"l.db", *others}
+    (tmp_path / f".{ledger.id}.x4.new").touch()
+    ledger.backup(tmp_path / "copy.db")
+    assert {path.name for path in tmp_path.iterdir()} == {"l.db", "copy.db", *others}
+
+
+def test_a_backup_is_whole_private_and_cannot_be_charged(tmp_path):
+    ledger = filled(tmp_path / "l.db", 3)
+    head = ledger.backup(tmp_path / "copy.db")
+    assert head == ledger.head and (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+    copy = SqliteLedger(tmp_path / "copy.db")
+    assert copy.is_backup and not ledger.is_backup and copy.charges("a") == ledger.charges("a")
+    assert (copy.id, copy.head, copy.verify(), copy.simulation) == (ledger.id, head, head, False)
+    for use in (lambda: copy.reserve("a", "next", SCHEDULE), lambda: copy.retire("a")):
+        with pytest.raises(LedgerError, match=r"is a backup.*`pausefl ledger restore`"):
+            use()
+    before = copy.path.read_bytes()
+    for target in ("copy.db", "l.db"):
+        with pytest.raises(LedgerError, match="exists"):
+            ledger.backup(tmp_path / target)
+    assert copy.path.read_bytes() == before
+    again = copy.backup(tmp_path / "second.db")
+    assert again == head and SqliteLedger(tmp_path / "second.db").is_backup
+    with pytest.raises(LedgerError, match="cannot be made"):
+        ledger.backup(tmp_path / "nowhere" / "copy.db")
+
+
+def test_a_backup_comes_back_as_a_new_file_only(tmp_path):
+    ledger = filled(tmp_path / "l.db", 3)
+    ledger.backup(tmp_path / "copy.db")
+    with pytest.raises(LedgerError, match="exists"):
+        SqliteLedger.restore(tmp_path / "copy.db", tmp_path / "l.db")
+    with pytest.raises(LedgerError, match="is a ledger itself"):
+        SqliteLedger.restore(tmp_path / "l.db", tmp_path / "new.db")
+    late = ledger.reserve("a", "late", SCHEDULE)
+    assert not SqliteLedger(tmp_path / "copy.db").contains(ledger.head)  # so nobody restores an old one unawares
+    restored = SqliteLedger.restore(tmp_path / "copy.db", tmp_path / "new.db")
+    assert not restored.is_backup and SqliteLedger(tmp_path / "copy.db").is_backup
+    assert restored.reserve("a", "late", SCHEDULE).play == late.play == 4
+
+
+def test_a_broken_ledger_has_no_backup(tmp_path):
+    ledger = filled(tmp_path / "l.db")
+    edit(ledger.path, "UPDATE charges SET epsilon = 0.001 WHERE seq = 2")
+    with pytest.raises(LedgerError, match="row 2"):
+        ledger.backup(tmp_path / "copy.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+def test_a_copy_that_cannot_be_checked_does_not_stay(tmp_path):
+    ledger = filled(tmp_path / "l.db")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(NotPrivateError):
+        ledger.backup(tmp_path / "open" / "copy.db")
+    assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_a_backup_in_the_midst_of_charges_is_of_one_moment(tmp_path):
+    path = str(filled(tmp_path / "l.db", 1).path)
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    worker = context.Process(target=hammer, args=(path, 1, 60, out))
+    worker.start()
+    ledger, heads = SqliteLedger(path), []
+    while not heads or worker.is_alive():
+        heads.append(ledger.backup(tmp_path / f"{len(heads)}.db"))
+    out.get(timeout=60)
+    worker.join()
+    ledger.verify()
+    assert worker.exitcode == 0 and all(ledger.contains(head) for head in heads)
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_another_version_is_refused_with_what_to_do(tmp_path, version):
+    ledger = filled(tmp_path / "l.db", 1)
+    edit(ledger.path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LedgerError, match=f"has version {version}, but this pausefl reads version 3; release nothing"):
+        SqliteLedger(ledger.path)
 
 
 def test_a_journal_without_its_ledger_is_no_new_ledger(tmp_path):

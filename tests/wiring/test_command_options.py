@@ -135,6 +135,10 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for i in range(releases):
             ledger.reserve("a", f"run/{i}", Geometric(40.0, 0.04), mechanism=Laplace(unit="coordinate", width=1.0))
         ledger.reserve("b", "run/0", FixedHorizon(8.0, 4), mechanism=Gaussian(l2=1.0, delta=1e-5))
+        closing = SqliteLedger.create(folder / f"closing-{name}")  # for commands that leave their mark
+        for subject in "abcd":
+            for i in range(releases):
+                closing.reserve(subject, f"run/{i}", Geometric(40.0, 0.04))
     for name in ("one", "two"):
         init_owner(folder / name, name)
     with pytest.MonkeyPatch.context() as patch:
@@ -340,9 +344,6 @@ OPTIONS = (
     Option("owner check", "as_json", ("@one/owner.toml", "@one/owner.toml --json"), table_or_json),
     Option("ledger show", "path", ("@ledger.db --json", "@longer.db --json"),
            lambda *both: [[one["releases"] for one in s.json] for s in both] == [[3, 1], [5, 1]]),
-    Option("ledger show", "dimension", ("@ledger.db --json", "@ledger.db --json --dimension 10"),
-           lambda a, b: a.json[0]["whole_update"] is None
-           and b.json[0]["whole_update"] == pytest.approx(10 * a.json[0]["spent"])),
     Option("ledger show", "delta", ("@ledger.db --json --delta 1e-4", "@ledger.db --json --delta 1e-8"),
            lambda *both: [s.json[0]["tight_delta"] for s in both] == [1e-4, 1e-8]),
     Option("ledger show", "as_json", ("@ledger.db", "@ledger.db --json"), table_or_json),
@@ -355,6 +356,17 @@ OPTIONS = (
     Option("ledger export", "form", ("@ledger.db", "@ledger.db --format csv"),
            lambda a, b: [r["release"] for r in csv.DictReader(b.out.splitlines())] == [r["release"] for r in a.json]),
     Option("ledger export", "as_json", ("@ledger.db --format csv", "@ledger.db --format csv --json"), table_or_json),
+    Option("ledger retire", "path", ("@closing-ledger.db --subject a --yes", "@closing-longer.db --subject a --yes"),
+           lambda a, b: (a.code, b.code) == (0, 0) and a.out != b.out),
+    Option("ledger retire", "subject", ("@closing-ledger.db --yes --subject b", "@closing-ledger.db --yes --subject c"),
+           lambda a, b: a.out.startswith("b is retired") and b.out.startswith("c is retired")),
+    Option("ledger retire", "yes", ("@closing-ledger.db --subject d", "@closing-ledger.db --subject d --yes"),
+           lambda a, b: (a.code, b.code) == (2, 0) and "--yes" in a.err),
+    Option("ledger backup", "path", ("@ledger.db copy.db --json", "@longer.db copy.db --json"),
+           lambda *both: [s.json["rows"] for s in both] == [4, 6]),
+    Option("ledger backup", "target", ("@ledger.db one.db --json", "@ledger.db two.db --json"),
+           lambda a, b: a.json == b.json and (a.folder / "one.db").exists() and (b.folder / "two.db").exists()),
+    Option("ledger backup", "as_json", ("@ledger.db copy.db", "@ledger.db copy.db --json"), table_or_json),
     Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
            "laplace", "laplace-update", "gaussian", "privunit", "privunit-sphere", "privunit-norm")),
            lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (

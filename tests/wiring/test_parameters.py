@@ -265,6 +265,24 @@ def verified(folder: Path, rows: int) -> list[bool]:
     return [passes(copy, heads[rows].hash) for copy in copies]
 
 
+def backed_up(folder: Path, name: str) -> list[str]:
+    SqliteLedger.create(folder / "ledger.db").backup(folder / name)
+    return sorted(path.name for path in folder.iterdir())
+
+
+def brought_back(key: str, name: str) -> Any:
+    """The file that was named, and who is in the restored ledger."""
+
+    def use(folder: Path) -> list[str]:
+        given = {"backup": "backup.db", "target": "target.db", key: name}
+        charged(folder, subject="one")
+        SqliteLedger(folder / "ledger.db").backup(folder / given["backup"])
+        ledger = SqliteLedger.restore(folder / given["backup"], folder / given["target"])
+        return [*(path.name for path in folder.glob(name)), ledger.path.name, *ledger.subjects()]
+
+    return in_folder(use)
+
+
 def locked_for(door: Callable[..., SqliteLedger], timeout: float) -> str:
     """A ledger that another has locked for two looks; with time enough it is waited for."""
 
@@ -486,6 +504,15 @@ PARAMETERS = (
               lambda v, seen: seen == [place >= v for place in range(3)]),
     Parameter(SqliteLedger.verify, "head", (0, 1, 2), lambda v: in_folder(lambda f: verified(f, v)),
               lambda v, seen: seen == [place >= v for place in range(3)]),
+    Parameter(SqliteLedger.retire, "subject", ("a", "b"),
+              lambda v: in_folder(lambda f: SqliteLedger.create(f / "x.db").retire(v).subject),
+              lambda v, seen: seen == v),
+    Parameter(SqliteLedger.backup, "target", ("one.db", "two.db"), lambda v: in_folder(lambda f: backed_up(f, v)),
+              lambda v, seen: v in seen),
+    Parameter(SqliteLedger.restore, "backup", ("one.db", "two.db"), partial(brought_back, "backup"),
+              lambda v, seen: seen == [v, "target.db", "one"]),
+    Parameter(SqliteLedger.restore, "target", ("one.db", "two.db"), partial(brought_back, "target"),
+              lambda v, seen: seen == [v, v, "one"]),
     Parameter(SqliteLedger.reserve, "subject", ("a", "b"), lambda v: in_folder(lambda f: charged(f, subject=v).subject),
               lambda v, seen: seen == v),
     Parameter(SqliteLedger.reserve, "release", ("r", "s"), lambda v: in_folder(lambda f: charged(f, release=v).release),

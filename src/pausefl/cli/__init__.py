@@ -30,6 +30,9 @@ MOVED = {
 }
 """Commands that have a new name: the old one says so and does nothing."""
 
+GONE = {("pausefl ledger show", "--dimension"): "each row of the ledger has its own"}
+"""Options that are no longer there, and why."""
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -59,6 +62,10 @@ def _complain(message: str) -> None:
     typer.echo("pausefl: " + "".join(c if c.isprintable() else " " for c in message), err=True)
 
 
+def _gone(error: click.NoSuchOption) -> str | None:
+    return GONE.get((error.ctx.command_path, error.option_name)) if error.ctx else None
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``pausefl`` script."""
     for output in (sys.stdout, sys.stderr):
@@ -71,6 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
         old = (arguments or sys.argv[1:] or [""])[0]
         if old in MOVED:
             _complain(f"'pausefl {old}' is now '{MOVED[old]}'; use that")
+        elif isinstance(error, click.NoSuchOption) and (why := _gone(error)):
+            _complain(f"{error.option_name} is gone: {why}")
         elif type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:

@@ -1,4 +1,4 @@
-"""``pausefl ledger``: what an auditor asks of a ledger: who leaked how much, what is left, and can it be believed."""
+"""``pausefl ledger``: who leaked how much, what is left, can it be believed; copies of it, and how to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson
+from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
     from pausefl.privacy.ledger.statement import Statement
 
-commands = typer.Typer(name="ledger", help="Read and verify the record of what has leaked.", no_args_is_help=True)
+commands = typer.Typer(
+    name="ledger", help="Read, verify, back up and close the record of what has leaked.", no_args_is_help=True
+)
 app.add_typer(commands, rich_help_panel=PRIVACY)
 
 At = Annotated[Path, typer.Argument(help="The ledger's file.")]
@@ -28,9 +31,6 @@ At = Annotated[Path, typer.Argument(help="The ledger's file.")]
 @commands.command()
 def show(
     path: At,
-    dimension: Annotated[
-        int | None, typer.Option(min=1, help="Coordinates of an update, to say what it means as a whole.")
-    ] = None,
     delta: Annotated[float, typer.Option(help="For the tight bound, between 0 and 1.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
@@ -38,7 +38,7 @@ def show(
     from pausefl.privacy.ledger.statement import statement
 
     ledger = _open(path)
-    found = [statement(ledger, subject, dimension=dimension, delta=delta) for subject in ledger.subjects()]
+    found = [statement(ledger, subject, delta=delta) for subject in ledger.subjects()]
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
@@ -69,15 +69,66 @@ def export(
     ] = "json",
     as_json: AsJson = False,
 ) -> None:
-    """Print every row, in the order of the subjects."""
+    """Print every row, in the order of the subjects; times are dates in UTC."""
     ledger = _open(path)
-    rows = [asdict(charge) for subject in ledger.subjects() for charge in ledger.charges(subject)]
+    charges = [charge for subject in ledger.subjects() for charge in ledger.charges(subject)]
+    rows = [{**asdict(charge), "time": charge.when} for charge in charges]
     if form == "json" or as_json:
         typer.echo(json.dumps(rows, indent=2))
     elif rows:
         writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+@commands.command()
+def retire(
+    path: At,
+    subject: Annotated[
+        str | None, typer.Option(help="Whose budget; needed if the ledger has no subject or several.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Spend all that a subject has left, for ever: it never releases anything again.  This cannot be undone."""
+    from pausefl.privacy.ledger.charge import check_names
+
+    ledger = _open(path)
+    who = _one_subject(ledger, subject)
+    check_names(subject=who)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"retiring {who!r} cannot be undone; add --yes if you mean it")
+        typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
+    spent = ledger.retire(who)
+    typer.echo(f"{who} is retired: {spent.epsilon:.6g} of {spent.budget:g} were left and are spent now, for ever")
+
+
+@commands.command()
+def backup(
+    path: At,
+    target: Annotated[Path, typer.Argument(help="The copy; a file that exists is refused.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy the ledger to a new file, checked.  Nothing can be charged to the copy; 'ledger restore' brings it back."""
+    end = _open(path).backup(target)
+    typer.echo(
+        json.dumps({"rows": end.rows, "head": end.hash})
+        if as_json
+        else f"wrote {target}: {end.rows} rows; head {end.hash}"
+    )
+
+
+def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
+    known = ledger.subjects()
+    if subject is None and len(known) == 1:
+        return known[0]
+    names = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")
+    if subject is None:
+        found = f"has {len(known)} subjects" + (f" ({names})" if known else "")
+        raise ConfigError(f"ledger {str(ledger.path)!r} {found}; name one with --subject")
+    if known and subject not in known:
+        raise ConfigError(f"subject is {subject!r}, but the ledger has only {names}; name one of these")
+    return subject
 
 
 def _open(path: Path) -> SqliteLedger:
@@ -88,7 +139,7 @@ def _open(path: Path) -> SqliteLedger:
 
 def _lines(one: Statement) -> list[str]:
     tight = "unknown" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
-    whole = "unknown" if one.unit != "coordinate" else "d x the sum; give --dimension"
+    whole = "unknown" if one.unit != "coordinate" else "unknown, a release states no dimension"
     if one.whole_update is not None:
         whole = f"{one.whole_update:.6g} at delta {one.whole_delta:g}"
     ends = f"{one.releases_left} (ended by: {one.ended_by})" if one.releases_left is not None else "no end"
@@ -102,6 +153,8 @@ def _lines(one: Statement) -> list[str]:
         f"  for the whole update: {whole}",
         f"  releases until exhaustion: {ends}; {until} until 99 % is gone",
     ]
+    if one.retired:
+        lines.insert(2, f"  retired at {one.retired}: the rest was spent, for ever")
     if one.unstated:
-        lines.insert(3, f"  {one.unstated} releases named no mechanism: their delta is unknown and counted as 0")
+        lines.insert(-4, f"  {one.unstated} releases named no mechanism: their delta is unknown and counted as 0")
     return [*lines, *(f"  mechanism: {name}" for name in one.mechanisms)]

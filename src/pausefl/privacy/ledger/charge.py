@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from types import UnionType
 
@@ -15,6 +16,9 @@ from pausefl.privacy.schedule import Schedule, schedule_text
 from pausefl.types import Epsilon
 
 UNSTATED = "unstated"
+
+RETIRED = "retired"
+"""The name of the last release of a subject that spent what it had left, for ever; nobody else may use it."""
 
 MOST_COORDINATES = 2**53
 """The largest dimension of a row: counts up to here are exact as floats, and fit any database."""
@@ -32,11 +36,11 @@ of 1e-6 it allows a thousand releases, more than most schedules have any epsilon
 class Charge:
     """One row: this release of this subject's data was its ``play``-th and may leak ``epsilon``, up to ``delta``.
 
-    ``budget`` and ``schedule`` are those fixed at the subject's first reservation.  ``unit``, ``delta``, ``loss`` (the
-    shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and ``noise``
-    follow from the mechanism and the source that were named; if none was, they are unstated, and delta counts as 0.
-    ``dimension`` is how many coordinates leave; 0 if that was not stated.  ``time`` is what the ledger's clock said,
-    for the auditor only: nothing is decided by it.
+    ``budget``, ``schedule`` and ``unit`` are those fixed at the subject's first reservation.  The unit, ``delta``,
+    ``loss`` (the shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and
+    ``noise`` follow from the mechanism and the source that were named; if none was, they are unstated, and delta counts
+    as 0.  ``dimension`` is how many coordinates leave; 0 if that was not stated.  ``time`` is what the ledger's clock
+    said, for the auditor only: nothing is decided by it.  A release called "retired" only spends what is left.
     """
 
     subject: str
@@ -54,6 +58,14 @@ class Charge:
     noise: str
     time: float
 
+    @property
+    def when(self) -> str:
+        """The time as a date of ISO 8601, in UTC; as seconds if the clock told of a year that has none."""
+        try:
+            return datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        except (ValueError, OverflowError, OSError):
+            return f"{self.time!r} s"
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -68,6 +80,8 @@ class Reservation:
 
     def __post_init__(self) -> None:
         check_names(subject=self.subject, release=self.release)
+        fine = self.release != RETIRED
+        require(fine, "release", self.release, "another name", "this one says that the rest was spent for ever")
         _require_kind("schedule", self.schedule, Schedule, "a Schedule", "e.g. Geometric(budget=40.0, decay=0.04)")
         _require_kind("mechanism", self.mechanism, Mechanism | None, "a Mechanism, or left out", "pass the object")
         _require_kind("noise", self.noise, Noise | None, "a Noise, or left out", "pass the source itself")
@@ -87,12 +101,18 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a decision needs of a subject's past: what was fixed at first, and what every release was charged."""
+    """What a decision needs of a subject's past: its first and last row, and what every release was charged."""
 
-    first: tuple[Epsilon, str] | None
+    first: Charge | None
+    last: Charge | None
     releases: Sequence[str]
     epsilons: Sequence[Epsilon]
     deltas: Sequence[float]
+
+    @property
+    def retired(self) -> str | None:
+        """When the subject was retired; None if it was not."""
+        return self.last.when if self.last is not None and self.last.release == RETIRED else None
 
 
 def releases_within_limit(delta: float, spent: float = 0.0) -> int:
@@ -139,10 +159,11 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     subject, schedule, mechanism = wanted.subject, wanted.schedule, wanted.mechanism
     require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
     text = schedule_text(schedule)
-    if past.first is not None and past.first != (schedule.budget, text):
-        raise ScheduleChangedError(
-            f"schedule is {text}, but {subject!r} was fixed to {past.first[1]} by its first release; use that one"
-        )
+    unit: str = mechanism.guarantee.unit if mechanism is not None else UNSTATED
+    if past.retired is not None and wanted.release not in past.releases:
+        raise BudgetExceededError(f"{subject!r} was retired at {past.retired}, for ever; stop taking part")
+    if past.first is not None:
+        _check_terms(past.first, schedule, unit)
     if wanted.release in past.releases:
         raise AlreadyReservedError(
             f"release {wanted.release!r} of {subject!r} is reserved already; "
@@ -157,16 +178,54 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
             f"release {play} of {subject!r} would bring it to {total!r}, but the budget is {schedule.budget!r}; "
             "stop taking part"
         )
-    unit: str = UNSTATED
     delta, loss, least, label = 0.0, UNSTATED, 0.0, UNSTATED
     if mechanism is not None:
-        guarantee, least, label = mechanism.guarantee, float(mechanism.least_epsilon), repr(mechanism)
-        unit, delta, loss = guarantee.unit, float(guarantee.delta), str(mechanism.loss)
+        delta, loss = float(mechanism.guarantee.delta), str(mechanism.loss)
+        least, label = float(mechanism.least_epsilon), repr(mechanism)
     source = wanted.noise.name if wanted.noise is not None else UNSTATED
     return Charge(
         subject, wanted.release, play, epsilon, delta, float(schedule.budget), text,
         unit, wanted.dimension or 0, loss, least, label, source, float(time),
     )  # fmt: skip
+
+
+def _check_terms(first: Charge, schedule: Schedule, unit: str) -> None:
+    """Refuse other terms than those of the first release; epsilons of two units have no sum that means anything."""
+    text = schedule_text(schedule)
+    if (first.budget, first.schedule) != (schedule.budget, text):
+        raise ScheduleChangedError(
+            f"schedule is {text}, but {first.subject!r} was fixed to {first.schedule} by its first release; "
+            "use that one"
+        )
+    if first.unit != unit:
+        raise ScheduleChangedError(
+            f"unit is {unit!r}, but {first.subject!r} was fixed to {first.unit!r} by its first release; "
+            "use a mechanism of that unit"
+        )
+
+
+def retirement(past: Past, subject: str, time: float) -> Charge:
+    """Return the last charge of a subject, which spends what it has left; or refuse, because it was made before."""
+    require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
+    if past.retired is not None:
+        raise AlreadyReservedError(f"{subject!r} was retired at {past.retired} already; nothing is left to spend")
+    first = past.first
+    budget, text, unit = (first.budget, first.schedule, first.unit) if first is not None else (0.0, RETIRED, UNSTATED)
+    return Charge(
+        subject, RETIRED, len(past.releases) + 1, epsilon_left(budget, past.epsilons), 0.0, budget, text,
+        unit, 0, UNSTATED, 0.0, UNSTATED, UNSTATED, float(time),
+    )  # fmt: skip
+
+
+def epsilon_left(budget: Epsilon, epsilons: Iterable[Epsilon]) -> Epsilon:
+    """Return what brings the sum of all epsilons to the budget, and never above it.
+
+    >>> epsilon_left(40.0, [8.0, 16.0])
+    16.0
+    """
+    spent = list(epsilons)
+    left = max(0.0, float(Fraction(budget) - sum(map(Fraction, spent))))
+    return left if math.fsum([*spent, left]) <= budget else math.nextafter(left, 0.0)
 
 
 def check_names(**names: object) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, Charge, Past
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, RETIRED, Charge, Past, retirement
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.types import Epsilon
 
@@ -75,20 +75,29 @@ def past_of(rows: Sequence[Row], subject: str) -> Past:
     """Return what is known of a subject from checked rows."""
     at, release, epsilon, delta = (_AT[name] for name in ("subject", "release", "epsilon", "delta"))
     mine = [row for row in rows if row[at] == subject]
-    first = (mine[0][_AT["budget"]], mine[0][_AT["schedule"]]) if mine else None
-    return Past(first, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine])
+    first, last = (charge_of(mine[0]), charge_of(mine[-1])) if mine else (None, None)
+    return Past(
+        first, last, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine]
+    )
 
 
 def _check_account(subject: str, rows: Sequence[Row]) -> None:
     """Raise if the charges of one subject could not have been made, whatever their hashes say."""
-    budget, text = (rows[0][_AT[name]] for name in ("budget", "schedule"))
+    budget, text, unit = (rows[0][_AT[name]] for name in ("budget", "schedule", "unit"))
     schedule = known_schedule(text)
     for number, row in enumerate(rows, 1):
         play, epsilon, delta = row[_AT["play"]], row[_AT["epsilon"]], row[_AT["delta"]]
+        if not math.isfinite(row[_AT["time"]]):
+            raise BrokenChain(f"play {number} of {subject} has an impossible time")
         if play != number:
             raise BrokenChain(f"the plays of {subject} have a gap at {number}")
         if (row[_AT["budget"]], row[_AT["schedule"]]) != (budget, text):
             raise BrokenChain(f"the schedule of {subject} changes at play {number}")
+        if row[_AT["unit"]] != unit:
+            raise BrokenChain(f"the unit of {subject} changes at play {number}")
+        if row[_AT["release"]] == RETIRED:
+            _check_retirement(subject, rows, number)
+            continue
         if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0 and 0 <= row[_AT["dimension"]] <= MOST_COORDINATES):
             raise BrokenChain(f"play {number} of {subject} has an impossible epsilon, delta or dimension")
         # Another machine's exp may differ in its last bit: that is no tampering.
@@ -102,6 +111,14 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
         raise BrokenChain(f"{subject} has spent more than its budget")
     if not math.fsum(row[_AT["delta"]] for row in rows) <= DELTA_LIMIT:
         raise BrokenChain(f"{subject} has spent more than the limit of delta")
+
+
+def _check_retirement(subject: str, rows: Sequence[Row], number: int) -> None:
+    if number < len(rows):
+        raise BrokenChain(f"{subject} has a release after it was retired")
+    last = charge_of(rows[-1])
+    if last != retirement(past_of(rows[:-1], last.subject), last.subject, last.time):
+        raise BrokenChain(f"{subject} was retired with other values than pausefl writes")
 
 
 def due_epsilon(schedule: Schedule, play: int) -> Epsilon:

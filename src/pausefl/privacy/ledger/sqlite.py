@@ -11,27 +11,39 @@ is always one file.
 from __future__ import annotations
 
 import math
-import re
 import secrets
-import shlex
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from pausefl.errors import LedgerError, require
-from pausefl.privacy.ledger.charge import Charge, Reservation, check_names, next_charge
+from pausefl.errors import LedgerError, PauseError, require
+from pausefl.privacy.ledger.charge import RETIRED, Charge, Past, Reservation, check_names, next_charge, retirement
+from pausefl.privacy.ledger.file_faults import broken, missing, only_a_backup, other_version, switched
 from pausefl.privacy.ledger.hash_chain import BrokenChain, Head, Row, charge_of, check_rows, past_of, row_of, start_of
-from pausefl.privacy.ledger.sqlite_file import INSERT, SELECT, check_schema, connected, create_file, touched
+from pausefl.privacy.ledger.sqlite_file import (
+    BACKUP,
+    DEPLOYMENT,
+    INSERT,
+    LEDGER,
+    SELECT,
+    SIMULATION,
+    VERSION,
+    check_schema,
+    connected,
+    copy_into,
+    fill_empty,
+    make_file,
+    read_identity,
+    read_number,
+    remove_strays,
+    touched,
+)
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule
-from pausefl.system.private_file import require_private
 from pausefl.types import Epsilon
 
-_DEPLOYMENT, _SIMULATION = "deployment", "simulation"
 _UNREAD = "", ""
 
 
@@ -65,50 +77,38 @@ class SqliteLedger:
     (1, 1.5684, 1)
     """
 
-    __slots__ = ("_clock", "_identity", "_rows", "_timeout", "_touched", "path")
+    __slots__ = ("_clock", "_identity", "_rows", "_timeout", "_touched", "is_backup", "path")
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time, timeout: float = 30.0) -> None:
         require(math.isfinite(timeout) and timeout >= 0.0, "timeout", timeout, "0 seconds or more", "30 is the default")
         self.path = Path(path).resolve()
         self._clock = clock
         self._timeout = timeout
-        self._identity = _UNREAD
+        self._identity, self.is_backup = _UNREAD, False
         self._rows: list[Row] = []
         self._touched: tuple[int, ...] | None = None
         # In this order: a ledger that is being used has its file before it has a journal.
         journal = Path(f"{self.path}-journal").exists()
         if not self.path.exists():
             if journal:
-                raise self._broken("its journal is there, but its file is not")
-            raise LedgerError(
-                f"ledger is {str(path)!r}, but there is no such file; check the path, or make a ledger once, with "
-                "`pausefl owner init` or SqliteLedger.create"
-            )
+                raise broken(self.path, "its journal is there, but its file is not")
+            raise missing(self.path)
+        remove_strays(self.path.parent, self.path.name)
         self.verify()
 
     @classmethod
     def create(
-        cls,
-        path: str | Path,
-        *,
-        simulation: bool = False,
-        clock: Callable[[], float] = time.time,
-        timeout: float = 30.0,
-    ) -> SqliteLedger:
+        cls, path: str | Path, *,
+        simulation: bool = False, clock: Callable[[], float] = time.time, timeout: float = 30.0,
+    ) -> SqliteLedger:  # fmt: skip
         """Make a new ledger and open it; a file that exists is refused.
 
         The file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
         an empty file is a damaged one.  Only its owner may read it.  A ``simulation`` is marked as one for ever.
         """
         target = Path(path).resolve()
-        if Path(f"{target}-journal").exists():
-            raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
-        try:
-            create_file(target, secrets.token_hex(16), _SIMULATION if simulation else _DEPLOYMENT)
-        except FileExistsError:
-            raise LedgerError(f"ledger is {str(path)!r}, but that file exists; open it, or name another") from None
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerError(f"ledger {str(path)!r} cannot be made: {error}; name a file on a local disk") from error
+        purpose = SIMULATION if simulation else DEPLOYMENT
+        make_file(target, target.name, lambda made: fill_empty(made, secrets.token_hex(16), purpose))
         return cls(target, clock=clock, timeout=timeout)
 
     @property
@@ -119,7 +119,7 @@ class SqliteLedger:
     @property
     def simulation(self) -> bool:
         """Whether the ledger was made for a simulation: nothing in it says anything about real data."""
-        return self._identity[1] == _SIMULATION
+        return self._identity[1] == SIMULATION
 
     @property
     def head(self) -> Head:
@@ -142,16 +142,29 @@ class SqliteLedger:
         how many coordinates leave.  Left out, they are recorded as unstated.
         """
         wanted = Reservation(subject, release, schedule, mechanism, noise, dimension)
-        with self._connection() as connection:
+        return self._append(subject, lambda past, now: next_charge(past, wanted, now))
+
+    def retire(self, subject: str) -> Charge:
+        """Spend all that the subject has left, for ever; also that of a subject which never released anything.
+
+        When this returns, the row is on the disk, and every ``reserve`` for this subject is refused.
+        """
+        check_names(subject=subject)
+        return self._append(subject, lambda past, now: retirement(past, subject, now))
+
+    def _append(self, subject: str, decide: Callable[[Past, float], Charge]) -> Charge:
+        with connected(self.path, self._timeout) as connection:
             # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.
             connection.execute("BEGIN IMMEDIATE")
             rows = self._rows = self._checked(connection, self._rows)
-            charge = next_charge(past_of(rows, subject), wanted, float(self._clock()))
+            if self.is_backup:
+                raise only_a_backup(self.path)
+            charge = decide(past_of(rows, subject), float(self._clock()))
             row = row_of(self._end(rows).hash, len(rows) + 1, charge)
             inserted = connection.execute(INSERT, row).rowcount
             counted = connection.execute("UPDATE head SET rows = ?, hash = ?", (row[0], row[-1])).rowcount
             if (inserted, counted) != (1, 1):
-                raise self._broken("it did not take the new row")
+                raise broken(self.path, "it did not take the new row")
             connection.execute("COMMIT")
         self._rows, self._touched = [*rows, row], touched(self.path)
         return charge
@@ -159,13 +172,13 @@ class SqliteLedger:
     def charges(self, subject: str) -> tuple[Charge, ...]:
         """Return the subject's rows in order; none if it was never charged."""
         check_names(subject=subject)
-        with self._connection() as connection:
+        with connected(self.path, self._timeout) as connection:
             found = connection.execute(f"{SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
         return tuple(charge_of(row) for row in found)
 
     def subjects(self) -> tuple[str, ...]:
         """Return all subjects, in order of their first charge."""
-        with self._connection() as connection:
+        with connected(self.path, self._timeout) as connection:
             found = connection.execute("SELECT subject FROM charges GROUP BY subject ORDER BY min(seq)").fetchall()
         return tuple(name for (name,) in found)
 
@@ -174,7 +187,11 @@ class SqliteLedger:
 
         It tells of the rows that the last opening, ``reserve`` (also one that refused) or ``verify`` has checked.
         """
-        return dict(Counter(charge_of(row).subject for row in self._rows))
+        charges = [charge_of(row) for row in self._rows]
+        found = dict.fromkeys((charge.subject for charge in charges), 0)
+        for charge in charges:
+            found[charge.subject] += charge.release != RETIRED
+        return found
 
     def spent(self, subject: str) -> Epsilon:
         """Return what the subject has leaked in all, by plain addition (PAUSE, Theorem 3)."""
@@ -184,13 +201,46 @@ class SqliteLedger:
         """Return the delta that goes with ``spent``, by plain addition too."""
         return math.fsum(charge.delta for charge in self.charges(subject))
 
+    def backup(self, target: str | Path) -> Head:
+        """Copy the ledger, checked, to a new file that can be read and restored, but never charged.
+
+        Anybody may go on charging the ledger meanwhile: the copy is of one moment.
+        """
+        return self._copied(target, BACKUP, self.id).head
+
+    @classmethod
+    def restore(cls, backup: str | Path, target: str | Path) -> SqliteLedger:
+        """Make a backup a ledger again, in a new file, and open it; the backup stays.
+
+        Only the caller can know whether the backup is the newest.  An older one forgets releases, and then its budget
+        would be spent twice: compare the head with one that was noted elsewhere, before, with :meth:`contains`.
+        """
+        kept = cls(backup)
+        if not kept.is_backup:
+            raise LedgerError(f"backup is {str(backup)!r}, but that is a ledger itself; name what `backup` has made")
+        return kept._copied(target, LEDGER, Path(target).name)
+
+    def _copied(self, target: str | Path, kind: int, stem: str) -> SqliteLedger:
+        path = Path(target).resolve()
+        with connected(self.path, self._timeout) as connection:
+            connection.execute("BEGIN")
+            rows = self._checked(connection, self._rows, afresh=True)
+            make_file(path, stem, lambda made: copy_into(made, connection, kind))
+        try:
+            copy = SqliteLedger(path, clock=self._clock, timeout=self._timeout)
+            copy.verify(self._end(rows).hash)
+        except PauseError:
+            path.unlink()
+            raise
+        return copy
+
     def verify(self, head: str | None = None) -> Head:
         """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""
-        with self._connection() as connection:
+        with connected(self.path, self._timeout) as connection:
             connection.execute("BEGIN")
             rows = self._checked(connection, self._rows, afresh=True)
         if head is not None and head not in (self._end([]).hash, *(row[-1] for row in rows)):
-            raise self._broken(f"it does not contain the head {head!r}: it is an older copy or was rewritten")
+            raise broken(self.path, f"it does not contain the head {head!r}: it is an older copy or was rewritten")
         self._rows, self._touched = rows, None
         return self._end(rows)
 
@@ -200,10 +250,15 @@ class SqliteLedger:
     def _checked(self, connection: sqlite3.Connection, known: list[Row], *, afresh: bool = False) -> list[Row]:
         """Return all rows, if everything about the file is as it should be."""
         try:
+            kind, version = (read_number(connection, name) for name in ("application_id", "user_version"))
+            if kind not in (LEDGER, BACKUP):
+                raise BrokenChain("it is not a pausefl ledger")
+            if version != VERSION:
+                raise other_version(self.path, version, VERSION)
             check_schema(connection)
             if connection.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-                raise self._switched()
-            identity = _identity(connection)
+                raise switched(self.path)
+            identity = read_identity(connection)
             if self._identity not in (_UNREAD, identity):
                 raise BrokenChain("it is not the file that was opened: it has another id")
             head = connection.execute("SELECT rows, hash FROM head").fetchall()
@@ -222,58 +277,6 @@ class SqliteLedger:
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise BrokenChain("its file is damaged")
         except BrokenChain as why:
-            raise self._broken(str(why)) from None
-        self._identity = identity
+            raise broken(self.path, str(why)) from None
+        self._identity, self.is_backup = identity, kind == BACKUP
         return rows
-
-    def _check_file(self) -> None:
-        """Raise if others could write the file, or if it is no longer the whole ledger."""
-        try:
-            require_private(self.path, "ledger")
-        except FileNotFoundError as error:
-            raise self._failed(error) from None
-        for suffix in ("-wal", "-shm"):
-            if Path(f"{self.path}{suffix}").exists():
-                raise self._switched()
-
-    def _broken(self, what: str) -> LedgerError:
-        return LedgerError(
-            f"ledger {str(self.path)!r} cannot be trusted: {what}; release nothing, and "
-            "restore its newest backup with `pausefl ledger restore`"
-        )
-
-    def _switched(self) -> LedgerError:
-        # There and back: this also takes in and removes -wal and -shm files beside a file that has its old mode.
-        mend = "PRAGMA journal_mode = WAL; SELECT rows FROM head; PRAGMA journal_mode = DELETE"
-        return LedgerError(
-            f"ledger {str(self.path)!r} was switched to SQLite's WAL mode, but must be one file; nothing was charged, "
-            f"so release nothing: stop whatever uses it and run `sqlite3 {shlex.quote(str(self.path))} '{mend}'`"
-        )
-
-    def _failed(self, error: Exception) -> LedgerError:
-        reason = " ".join(str(error).split())
-        return LedgerError(
-            f"ledger {str(self.path)!r} failed: {reason}; nothing was charged, so release nothing: free the lock or "
-            "the disk, mend its permissions, or restore its newest backup with `pausefl ledger restore`"
-        )
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        self._check_file()
-        try:
-            with connected(self.path, self._timeout) as connection:
-                yield connection
-        except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-                raise self._broken("it is not a pausefl ledger") from None
-            raise self._failed(error) from error
-
-
-def _identity(connection: sqlite3.Connection) -> tuple[str, str]:
-    found = connection.execute("SELECT id, purpose FROM identity").fetchall()
-    if len(found) != 1 or not all(isinstance(value, str) for value in found[0]):
-        raise BrokenChain("its identity was edited")
-    ledger_id, purpose = found[0]
-    if re.fullmatch("[0-9a-f]{32}", ledger_id) is None or purpose not in (_DEPLOYMENT, _SIMULATION):
-        raise BrokenChain("its identity was edited")
-    return ledger_id, purpose

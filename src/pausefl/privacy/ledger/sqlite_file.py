@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from pausefl.errors import LedgerError
+from pausefl.privacy.ledger.file_faults import broken, failed, switched
 from pausefl.privacy.ledger.hash_chain import COLUMNS, BrokenChain, Row, start_of
+from pausefl.system.private_file import require_private
 from pausefl.system.state_file import sync_folder
 
-_APPLICATION, _VERSION = 0x50415553, 3
+LEDGER, BACKUP = 0x50415553, 0x50415542
+"""SQLite's application id says which of the two a file is: nothing is ever charged to a backup."""
+DEPLOYMENT, SIMULATION = "deployment", "simulation"
+VERSION = 3
 _TABLES = f"""
 CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, purpose TEXT NOT NULL);
 CREATE TABLE charges (
@@ -24,8 +32,8 @@ CREATE TABLE charges (
 CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TRIGGER no_update BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER no_delete BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
+PRAGMA application_id = {LEDGER};
+PRAGMA user_version = {VERSION};
 """
 _DESCRIBE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
 SELECT = f"SELECT seq, {COLUMNS}, hash FROM charges"  # noqa: S608
@@ -34,40 +42,74 @@ INSERT = f"INSERT INTO charges (seq, {COLUMNS}, hash) VALUES ({', '.join('?' * (
 
 @contextmanager
 def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
-    """Open the file for one call; it is never created here: a ledger that was deleted must not come back empty."""
+    """Open the file for one call, if no other user could write it; all that SQLite refuses is a ledger's error.
+
+    The file is never created here: a ledger that was deleted must not come back empty.
+    """
+    try:
+        require_private(path, "ledger")
+    except FileNotFoundError as error:
+        raise failed(path, error) from None
+    if any(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
+        raise switched(path)
     uri = f"{path.as_uri()}?mode=rw"
-    with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = EXTRA")
-        yield connection
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            yield connection
+    except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise broken(path, "it is not a pausefl ledger") from None
+        raise failed(path, error) from error
 
 
-def create_file(path: Path, ledger_id: str, purpose: str) -> None:
-    """Make an empty ledger; raise :class:`FileExistsError` if the file is there."""
-
-    def fill(connection: sqlite3.Connection) -> None:
-        connection.executescript(f"BEGIN; {_TABLES}")
-        connection.execute("INSERT INTO identity VALUES (1, ?, ?)", (ledger_id, purpose))
-        connection.execute("INSERT INTO head VALUES (1, 0, ?)", (start_of(ledger_id, purpose),))
-        connection.execute("COMMIT")
-
-    _make_whole(path, fill)
+def fill_empty(connection: sqlite3.Connection, ledger_id: str, purpose: str) -> None:
+    """Write the tables of a ledger without rows."""
+    connection.executescript(f"BEGIN; {_TABLES}")
+    connection.execute("INSERT INTO identity VALUES (1, ?, ?)", (ledger_id, purpose))
+    connection.execute("INSERT INTO head VALUES (1, 0, ?)", (start_of(ledger_id, purpose),))
+    connection.execute("COMMIT")
 
 
-def _make_whole(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make a database under another name, then link it to its own.
+def copy_into(connection: sqlite3.Connection, source: sqlite3.Connection, kind: int) -> None:
+    """Copy what the source's transaction sees, as a ledger or as a backup."""
+    source.backup(connection)
+    connection.execute(f"PRAGMA application_id = {kind}")
+
+
+def remove_strays(folder: Path, stem: str) -> None:
+    """Remove what was left by a process that was killed while it made a file.
+
+    Somebody who is still at it then fails; of several at once the last to begin never does.
+    """
+    for stray in folder.glob(f".{glob.escape(stem)}.*.new*"):
+        with suppress(OSError):
+            stray.unlink()
+
+
+def make_file(path: Path, stem: str, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Make a database under another name, which begins with the ``stem``, then link it to its own; refuse an old file.
 
     A crash in between leaves a stray ``.new`` file, never half a ledger.  When this returns the name is on the disk.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
-    os.close(handle)
+    if Path(f"{path}-journal").exists():
+        raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
     try:
-        with closing(sqlite3.connect(name, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            fill(connection)
-        os.link(name, path)
-        sync_folder(path.parent)
-    finally:
-        Path(name).unlink()
+        remove_strays(path.parent, stem)
+        handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=path.parent)
+        os.close(handle)
+        try:
+            with closing(sqlite3.connect(name, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                fill(connection)
+            os.link(name, path)
+            sync_folder(path.parent)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except FileExistsError:
+        raise LedgerError(f"ledger is {str(path)!r}, but that file exists; name another") from None
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"ledger {str(path)!r} cannot be made: {error}; name a file on a local disk") from error
 
 
 def touched(path: Path) -> tuple[int, ...] | None:
@@ -79,14 +121,25 @@ def touched(path: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+def read_number(connection: sqlite3.Connection, name: str) -> int:
+    """Return one of the numbers in the file's header: ``application_id`` or ``user_version``."""
+    (number,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(number)
+
+
 def check_schema(connection: sqlite3.Connection) -> None:
-    """Raise unless the tables and triggers are exactly those that :func:`create_file` makes."""
-    if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
-        raise BrokenChain("it is not a pausefl ledger")
-    if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-        raise BrokenChain("another version of pausefl wrote it")
+    """Raise unless the tables and triggers are exactly those of a new ledger."""
     if connection.execute(_DESCRIBE).fetchall() != _expected():
         raise BrokenChain("its tables or triggers are not those pausefl makes")
+
+
+def read_identity(connection: sqlite3.Connection) -> tuple[str, str]:
+    """Return the ledger's id and purpose, or raise: they must be such as pausefl writes."""
+    found = connection.execute("SELECT id, purpose FROM identity").fetchall()
+    ledger_id, purpose = map(str, found[0]) if len(found) == 1 else ("", "")
+    if re.fullmatch("[0-9a-f]{32}", ledger_id) is None or purpose not in (DEPLOYMENT, SIMULATION):
+        raise BrokenChain("its identity was edited")
+    return ledger_id, purpose
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.composition import Leakage, compose, events_of
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, UNSTATED, Charge, releases_within_limit
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, UNSTATED, Charge, releases_within_limit
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
 from pausefl.types import Epsilon
 
@@ -41,47 +41,52 @@ class Statement:
     method: str
     """Which of sum and tight bound is the smaller at ``tight_delta``, and so gives ``bound``."""
     whole_update: Epsilon | None
+    """The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its dimension."""
     whole_delta: float | None
     releases_left: int | None
     """Until the schedule ends, its epsilons fall below what the mechanism can do, or delta is used up."""
     ended_by: str
     releases_until_99_percent: int | None
     mechanisms: list[str]
+    retired: str | None
+    """When the rest was spent for ever; the bounds, and the count of releases, are of what left before."""
 
 
-def statement(ledger: SqliteLedger, subject: str, *, dimension: int | None = None, delta: float = 1e-6) -> Statement:
+def statement(ledger: SqliteLedger, subject: str, *, delta: float = 1e-6) -> Statement:
     """Return the account of a subject that has been charged at least once.
 
     >>> import tempfile
     >>> from pausefl.privacy import FixedHorizon, Laplace, SqliteLedger
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = SqliteLedger.create(f"{folder}/ledger.db")
-    ...     made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="coordinate", width=1.0))
-    ...     found = statement(ledger, "a", dimension=10)
+    ...     laplace = Laplace(unit="coordinate", width=1.0)
+    ...     made = ledger.reserve("a", "run/1", FixedHorizon(8.0, 4), mechanism=laplace, dimension=10)
+    ...     found = statement(ledger, "a")
     >>> found.releases_left, found.ended_by, round(found.whole_update, 3)
     (3, 'schedule', 20.0)
     """
     require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
-    require(dimension is None or dimension >= 1, "dimension", dimension, "1 or more", "count an update's coordinates")
     rows = ledger.charges(subject)
     require(bool(rows), "subject", subject, "one that was charged", "ask the ledger for its subjects")
-    units = {row.unit for row in rows}
-    unit = units.pop() if len(units) == 1 else "mixed"
-    spent, slack = math.fsum(row.epsilon for row in rows), math.fsum(row.delta for row in rows)
-    found = _composed(rows, delta)
+    retired = rows[-1].when if rows[-1].release == RETIRED else None
+    releases = rows if retired is None else rows[:-1]
+    leaked, slack = math.fsum(row.epsilon for row in releases), math.fsum(row.delta for row in releases)
+    spent, unit = math.fsum(row.epsilon for row in rows), rows[0].unit
+    found = _composed(releases, delta)
     whole, whole_delta = None, None
     if unit == "update":
-        whole, whole_delta = spent, slack
-    elif unit == "coordinate" and dimension is not None:
+        whole, whole_delta = leaked, slack
+    elif unit == "coordinate" and all(row.dimension for row in releases):
         # Tight bounds would need as many times their delta, which soon says nothing; the sum's delta is mostly 0.
-        whole, whole_delta = spent * dimension, min(1.0, slack * dimension)
-    left, ended_by, until = _ahead(rows, slack)
+        whole = math.fsum(row.epsilon * row.dimension for row in releases)
+        whole_delta = min(1.0, math.fsum(row.delta * row.dimension for row in releases))
+    left, ended_by, until = _ahead(rows, slack) if retired is None else (0, "retirement", 0)
     return Statement(
-        subject, rows[0].schedule, len(rows), spent, slack, rows[0].budget, DELTA_LIMIT,
-        max(0.0, rows[0].budget - spent), sum(row.mechanism == UNSTATED for row in rows), unit,
-        found.tight_epsilon if found else None, delta, found.epsilon if found else spent,
+        subject, rows[0].schedule, len(releases), spent, slack, rows[0].budget, DELTA_LIMIT,
+        max(0.0, rows[0].budget - spent), sum(row.mechanism == UNSTATED for row in releases), unit,
+        found.tight_epsilon if found else None, delta, found.epsilon if found else leaked,
         found.delta if found else slack, found.method if found else "sum", whole, whole_delta, left, ended_by, until,
-        sorted({f"{row.mechanism}, noise: {row.noise}" for row in rows}),
+        sorted({f"{row.mechanism}, noise: {row.noise}" for row in releases}), retired,
     )  # fmt: skip
 
 

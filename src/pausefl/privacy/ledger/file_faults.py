@@ -1,0 +1,57 @@
+"""What can be wrong with a ledger's file: one line each, with what to do; whatever it is, nothing was charged."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from pausefl.errors import LedgerError
+
+_RESTORE = "restore its newest backup with `pausefl ledger restore`"
+
+
+def missing(path: Path) -> LedgerError:
+    """A ledger that is not there: nothing makes one in its place, because that would be a second budget."""
+    return LedgerError(
+        f"ledger is {str(path)!r}, but there is no such file; check the path, or make a ledger once, with "
+        "`pausefl owner init` or SqliteLedger.create"
+    )
+
+
+def broken(path: Path, what: str) -> LedgerError:
+    """A ledger that does not hold what was charged."""
+    return LedgerError(f"ledger {str(path)!r} cannot be trusted: {what}; release nothing, and {_RESTORE}")
+
+
+def failed(path: Path, error: Exception) -> LedgerError:
+    """A ledger that cannot be used now."""
+    reason = " ".join(str(error).split())
+    return LedgerError(
+        f"ledger {str(path)!r} failed: {reason}; nothing was charged, so release nothing: free the lock or the disk, "
+        f"mend its permissions, or {_RESTORE}"
+    )
+
+
+def other_version(path: Path, found: int, read: int) -> LedgerError:
+    """A ledger of another version of the file."""
+    return LedgerError(
+        f"ledger {str(path)!r} has version {found}, but this pausefl reads version {read}; release nothing: go back "
+        "to the pausefl that wrote it, or count its budget as spent"
+    )
+
+
+def switched(path: Path) -> LedgerError:
+    """A ledger in SQLite's WAL mode, or with the files of that mode beside it."""
+    # There and back: this also takes in and removes -wal and -shm files beside a file that has its old mode.
+    mend = "PRAGMA journal_mode = WAL; SELECT rows FROM head; PRAGMA journal_mode = DELETE"
+    return LedgerError(
+        f"ledger {str(path)!r} was switched to SQLite's WAL mode, but must be one file; nothing was charged, so "
+        f"release nothing: stop whatever uses it and run `sqlite3 {shlex.quote(str(path))} '{mend}'`"
+    )
+
+
+def only_a_backup(path: Path) -> LedgerError:
+    """A backup, in place of a ledger."""
+    return LedgerError(
+        f"ledger {str(path)!r} is a backup, to which nothing is charged; name the ledger itself, or {_RESTORE}"
+    )
