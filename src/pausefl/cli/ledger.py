@@ -52,13 +52,22 @@ def verify(
     head: Annotated[str | None, typer.Option(help="A head noted earlier, which the chain must contain.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash; exit 2 if a row was edited, moved or removed.  Keep the head: it betrays an older copy."""
-    end = _open(path).verify(head)
-    typer.echo(
-        json.dumps({"rows": end.rows, "head": end.hash})
-        if as_json
-        else f"{end.rows} rows, all in order; head {end.hash}"
-    )
+    """Recompute every hash, and look for the head noted beside its replies.
+
+    Exit 2 if a row was edited, moved or removed.  Keep the head elsewhere too: it betrays an older copy.
+    """
+    from pausefl.owner.ledger_identity import read_note
+
+    noted = read_note(path.resolve())  # before the ledger is read: a client may be at work
+    ledger = _open(path)
+    end = ledger.verify(head)
+    if noted is not None:
+        noted.check(ledger)
+    if as_json:
+        typer.echo(json.dumps({"rows": end.rows, "head": end.hash, "noted": noted.rows if noted else None}))
+        return
+    beside = f"; row {noted.rows} is noted beside its replies" if noted else ""
+    typer.echo(f"{end.rows} rows, all in order{beside}; head {end.hash}")
 
 
 @commands.command()
@@ -90,6 +99,7 @@ def retire(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Spend all that a subject has left, for ever: it never releases anything again.  This cannot be undone."""
+    from pausefl.owner.ledger_identity import note_head, read_note
     from pausefl.privacy.ledger.charge import check_names
 
     ledger = _open(path)
@@ -99,7 +109,10 @@ def retire(
         if not sys.stdin.isatty():
             raise ConfigError(f"retiring {who!r} cannot be undone; add --yes if you mean it")
         typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
+    noted = read_note(ledger.path)
     spent = ledger.retire(who)
+    if noted is not None:  # so that no backup from before can be restored
+        note_head(ledger)
     typer.echo(f"{who} is retired: {spent.epsilon:.6g} of {spent.budget:g} were left and are spent now, for ever")
 
 
