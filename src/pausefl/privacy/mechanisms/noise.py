@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from pausefl.errors import InvalidValueError, MissingExtraError
+from pausefl.privacy.mechanisms.exact_cap import draw_exact_cap
 from pausefl.types import Epsilon, FloatArray
 
 _BLOCK = 1 << 13
 _SIGN, _SIGN_FROM = np.uint64(1 << 63), np.uint64(54)
+_LEAST = 1e-300
 _FINE = 40
 """Secure noise lives on a grid of 2^-40 of its scale."""
 
@@ -41,16 +44,21 @@ class Noise(ABC):
         """Add Normal(0, (multiplier x sensitivity)^2) to each; two inputs may differ in ``coordinates`` of them."""
 
     @abstractmethod
+    def cap(self, direction: FloatArray, threshold: float, inside: float) -> FloatArray:
+        """Return a standard normal vector whose part along ``direction`` is chosen differently.
+
+        With probability ``inside`` that part is a normal number given that it is at least ``threshold``, otherwise one
+        given that it is below.  ``direction`` may have any length but zero; ``threshold`` is a multiple of 2^-40 and
+        not negative.
+        """
+
+    @abstractmethod
+    def integer(self, below: int) -> int:
+        """Return a uniform whole number from 0 to ``below`` - 1; ``below`` is at most 2^62."""
+
+    @abstractmethod
     def uniform(self, size: int) -> FloatArray:
-        """Return numbers strictly between 0 and 1."""
-
-    @abstractmethod
-    def normal(self, size: int) -> FloatArray:
-        """Return standard normal numbers."""
-
-    @abstractmethod
-    def settle(self, vector: FloatArray, scale: float) -> None:
-        """Round in place to a grid that depends on ``scale`` alone, if this source promises one."""
+        """Return numbers strictly between 0 and 1, of at most 53 bits: not for odds that must be exact."""
 
 
 class SimulatedNoise(Noise):
@@ -90,16 +98,27 @@ class SimulatedNoise(Noise):
             part = vector[start : start + _BLOCK]
             part += self._generator.normal(0.0, sigma, part.size)
 
+    def cap(self, direction: FloatArray, threshold: float, inside: float) -> FloatArray:
+        """Return a vector of plain floats, its part along the direction by inverting the distribution function."""
+        coin, place = self.uniform(2)
+        tail = float(ndtr(-threshold))
+        above = tail * place if coin < inside else tail + (1.0 - tail) * place
+        # Next to 1 the sum rounds to 1, and next to 0 the product to 0: either would be infinitely far out.
+        along = -float(ndtri(min(max(above, _LEAST), 1.0 - 2.0**-53)))
+        # Divided by the largest entry first: neither huge nor tiny updates may overflow or lose their direction.
+        unit = direction / float(np.abs(direction).max())
+        unit /= math.sqrt(float(np.dot(unit, unit)))
+        drawn = self._generator.standard_normal(unit.size)
+        drawn += (along - float(np.dot(drawn, unit))) * unit
+        return drawn
+
+    def integer(self, below: int) -> int:
+        """Return a uniform whole number from 0 to ``below`` - 1."""
+        return int(self._generator.integers(below))
+
     def uniform(self, size: int) -> FloatArray:
         """Return numbers strictly between 0 and 1."""
         return np.maximum(self._generator.random(size), 2.0**-54)
-
-    def normal(self, size: int) -> FloatArray:
-        """Return standard normal numbers."""
-        return self._generator.standard_normal(size)
-
-    def settle(self, vector: FloatArray, scale: float) -> None:
-        """Leave the vector as it is."""
 
 
 class SecureNoise(Noise):
@@ -109,15 +128,15 @@ class SecureNoise(Noise):
     privacy map, rounding included, is checked at every call, and a map above the claim is refused.  The Gaussian's
     (epsilon, delta) is that of the continuous one.  On a grid of g = 2^-40 of sigma or finer, sums over the grid differ
     from the integrals by terms of order g^2, about 10^-24 relative, and a billionth of sigma on top covers them.
-    ``uniform`` and ``normal``, used by PrivUnit, are ordinary floats of 52 random bits whose results ``settle`` rounds
-    to a grid of 2^-20 of their scale, which hides the low bits; no proof covers that last step.
+    ``cap``, used by PrivUnit, is the exact distribution of a real vector that is rounded to a grid of 2^-20 at the very
+    end: every comparison is made in exact numbers wherever floats are in doubt, and more random bits are drawn until it
+    is decided.  ``integer`` is exact.  ``uniform`` has 52 random bits: use it for what needs no proof.
 
     Not claimed: constant time.  How long a call takes depends on the noise drawn.
 
-    >>> vector = np.zeros(3)
-    >>> SecureNoise().settle(vector, 1.0)
-    >>> bool((SecureNoise().uniform(100) < 1.0).all())
-    True
+    >>> drawn = SecureNoise().cap(np.ones(3), threshold=2.0, inside=1.0)
+    >>> bool(drawn.sum() / math.sqrt(3.0) > 1.99), bool(np.all(drawn * 2**20 == np.rint(drawn * 2**20)))
+    (True, True)
     """
 
     __slots__ = ()
@@ -139,23 +158,19 @@ class SecureNoise(Noise):
         _check(_sampler("gaussian", coordinates, sigma, grid).map(sensitivity), 0.5 / multiplier**2)
         vector[:] = _sampler("gaussian", vector.size, sigma, grid)(vector)
 
+    def cap(self, direction: FloatArray, threshold: float, inside: float) -> FloatArray:
+        """Return the exact vector, rounded to a grid of 2^-20."""
+        return draw_exact_cap(direction, threshold, inside)
+
+    def integer(self, below: int) -> int:
+        """Return a uniform whole number from 0 to ``below`` - 1."""
+        return secrets.randbelow(below)
+
     def uniform(self, size: int) -> FloatArray:
         """Return numbers strictly between 0 and 1."""
         words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
         # The half keeps 0 out, and 52 bits leave it room: with 53 the largest would round to 1.
         return (words.astype(np.float64) + 0.5) * 2.0**-52
-
-    def normal(self, size: int) -> FloatArray:
-        """Return standard normal numbers."""
-        normal: FloatArray = ndtri(self.uniform(size))
-        return normal
-
-    def settle(self, vector: FloatArray, scale: float) -> None:
-        """Round in place to a grid of 2^-20 of the scale."""
-        step = 2.0 ** (math.frexp(scale)[1] - 21)
-        vector /= step
-        np.rint(vector, out=vector)
-        vector *= step
 
 
 def _grid(scale: float) -> int:

@@ -1,8 +1,8 @@
 """PrivUnit: the whole update under pure epsilon-LDP with an error of about d / epsilon, so that learning survives it.
 
-References: Bhowmick et al. (2018), Algorithm 1 (uniform on a cap of the sphere); Asi, Feldman and Talwar (2022),
-Algorithm 2 (PrivUnitG, the same with a Gaussian vector).  The cut comes from
-:mod:`pausefl.privacy.mechanisms.privunit_cap`; the norm is released by ``Levels``.
+References: Bhowmick et al. (2018), Algorithm 1; Asi, Feldman and Talwar (2022), Algorithm 2 (PrivUnitG, the same with
+a Gaussian vector in place of one on the sphere), which is the one here.  The cut comes from
+:mod:`pausefl.privacy.mechanisms.privunit_cap`, the draw from the source; the norm is released by ``Levels``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
-import numpy as np
-
 from pausefl.errors import require
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound, vector_norm
 from pausefl.privacy.mechanisms.noise import Noise
@@ -22,7 +20,9 @@ from pausefl.types import Epsilon, FloatArray
 
 _MOST = 64
 _ENOUGH = 20.0
-"""More epsilon than this is not used: beyond it floats no longer carry the odds against the true level."""
+"""More epsilon than this is not used: the true level is then kept all but once in millions."""
+_CHANCES = 2**62
+"""Odds are whole numbers out of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class PrivUnit(Mechanism):
 
     ``norm="fixed"``: only the direction counts; the mean is l2 x update / ||update||.  ``norm="private"``: the norm,
     clipped to l2, is released too, under its own share of epsilon, and the mean is the clipped update; the share is
-    the one of least error unless ``norm_share`` says otherwise.  ``kind="gaussian"`` is PrivUnitG, ``"sphere"`` the
-    original.  A zero update has no direction: a uniform one takes its place, drawn by the client; the mean is zero.
+    the one of least error unless ``norm_share`` says otherwise.  A zero update has no direction: a random one takes its
+    place, drawn by the client; the mean is zero.
 
     Law: for unit u, E[output] = l2 u and E||output / l2 - u||^2 = ``error(d, epsilon)`` with a fixed norm.
 
-    Deviation: the secure source draws ordinary floats of 52 random bits and rounds the output to a grid; epsilon is
-    exact for the real-valued mechanism, and no proof covers its floats.  A billionth is set aside for rounding.
+    With the secure source this is exactly epsilon-LDP, in floats too: docs/privacy.md has the proof.
 
+    >>> import numpy as np
     >>> from pausefl.privacy import SimulatedNoise
     >>> mechanism = PrivUnit(l2=1.0)
     >>> released = mechanism.release(np.ones(100), 8.0, SimulatedNoise(np.random.default_rng(0)))
@@ -52,25 +52,19 @@ class PrivUnit(Mechanism):
     most_epsilon: ClassVar[Epsilon] = 500.0
     l2: float
     norm: Literal["fixed", "private"] = "fixed"
-    kind: Literal["gaussian", "sphere"] = "gaussian"
     norm_share: float | None = None
 
     def __post_init__(self) -> None:
         require_bound("l2", self.l2, "it is the norm of a typical update")
         require(self.norm in ("fixed", "private"), "norm", self.norm, "'fixed' or 'private'", "choose one")
-        require(self.kind in ("gaussian", "sphere"), "kind", self.kind, "'gaussian' or 'sphere'", "choose one")
         share = self.norm_share
         require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
         require(share is None or 0.01 <= share <= 0.99, "norm_share", share, "between 0.01 and 0.99", "0.1 is common")
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
-        """Return both kinds, and the one that releases the norm too."""
-        return {
-            "privunit": cls(l2=1.0),
-            "privunit-sphere": cls(l2=1.0, kind="sphere"),
-            "privunit-norm": cls(l2=1.0, norm="private"),
-        }
+        """Return the one that sends a direction, and the one that releases the norm too."""
+        return {"privunit": cls(l2=1.0), "privunit-norm": cls(l2=1.0, norm="private")}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -81,12 +75,12 @@ class PrivUnit(Mechanism):
         """Return what the direction and what the norm may leak; together epsilon."""
         if self.norm == "fixed":
             return epsilon, 0.0
-        share = self.norm_share or _best_share(dimension, epsilon, self.kind == "gaussian")
+        share = self.norm_share or _best_share(dimension, epsilon)
         return (1.0 - share) * epsilon, share * epsilon
 
     def cap(self, dimension: int, epsilon: Epsilon) -> Cap:
         """Return the cut that a release at this epsilon uses."""
-        return best_cap(dimension, self.split(dimension, epsilon)[0], self.kind == "gaussian")
+        return best_cap(dimension, self.split(dimension, epsilon)[0])
 
     def error(self, dimension: int, epsilon: Epsilon, length: float = 1.0) -> float:
         """Return E||output - mean||^2 / l2^2 for an update of norm ``length`` x l2, in closed form."""
@@ -110,34 +104,19 @@ class PrivUnit(Mechanism):
         cap = self.cap(d, epsilon)
         length = vector_norm(vector, 2)
         # Drawn for every update, needed or not: the time it takes must not tell which updates are zero.
-        spare = noise.normal(d)
-        if length == 0.0:
-            vector = spare
-        # Divided by the largest entry first: neither huge nor tiny updates may overflow or lose their direction.
-        vector /= float(np.abs(vector).max())
-        vector /= math.sqrt(float(np.dot(vector, vector)))
-        coin, place = noise.uniform(2)
-        along = cap.along(coin, place)
-        across = noise.normal(d)
-        across -= float(np.dot(across, vector)) * vector
-        if self.kind == "gaussian":
-            across /= math.sqrt(d)
-        elif d > 1:
-            across *= math.sqrt(max(0.0, 1.0 - along * along) / float(np.dot(across, across)))
-        vector *= along
-        if d > 1:
-            vector += across
-        vector *= self.l2 / cap.mean
-        noise.settle(vector, self.l2 / cap.mean / math.sqrt(d))
+        spare = noise.uniform(d) - 0.5
+        drawn = noise.cap(spare if length == 0.0 else vector, cap.threshold, cap.inside)
+        # From here on only what is random already is changed, which costs no privacy.
+        drawn *= self.l2 / cap.mean
         if self.norm == "private":
-            vector *= best_levels(self.split(d, epsilon)[1]).release(min(length / self.l2, 1.0), noise)
-        return vector
+            drawn *= best_levels(self.split(d, epsilon)[1]).release(min(length / self.l2, 1.0), noise)
+        return drawn
 
 
 @lru_cache(maxsize=4096)
-def _best_share(dimension: int, epsilon: Epsilon, gaussian: bool) -> float:
+def _best_share(dimension: int, epsilon: Epsilon) -> float:
     def error(share: float) -> float:
-        direction = best_cap(dimension, (1.0 - share) * epsilon, gaussian).variance
+        direction = best_cap(dimension, (1.0 - share) * epsilon).variance
         return best_levels(share * epsilon).second(1.0) * (direction + 1.0)
 
     return min((i / 20.0 for i in range(1, 13)), key=error)
@@ -159,11 +138,10 @@ class Levels:
 
     def release(self, value: float, noise: Noise) -> float:
         """Return a random number whose mean is ``value``."""
-        rounding, coin, place = noise.uniform(3)
         level = math.floor(value * self.k)
-        level += int(rounding < value * self.k - level)
-        if coin >= self._keep:
-            other = min(math.floor(place * self.k), self.k - 1)
+        level += int(noise.uniform(1)[0] < value * self.k - level)
+        coin, other = noise.integer(_CHANCES), noise.integer(self.k)
+        if coin < self._lost:
             level = other + (other >= level)
         return (level - self._shift) * self._stretch / self.k
 
@@ -179,8 +157,14 @@ class Levels:
         return max(self.second(value) - value * value for value in halves)
 
     @property
+    def _lost(self) -> int:
+        # Rounded up, and a little on top for the floats: the odds for the true level are never more than e^epsilon.
+        odds = self.k * math.exp(-self.epsilon)
+        return math.ceil(odds / (1.0 + odds) * (1.0 + 2.0**-40) * _CHANCES)
+
+    @property
     def _keep(self) -> float:
-        return 1.0 / (1.0 + self.k * math.exp(-self.epsilon))
+        return 1.0 - self._lost / _CHANCES
 
     @property
     def _stretch(self) -> float:
