@@ -24,9 +24,8 @@ MECHANISMS = [
     Laplace(unit="update", l1=1.0),
     Gaussian(l2=1.0, delta=1e-5),
     PrivUnit(l2=1.0),
-    PrivUnit(l2=1.0, kind="sphere"),
     PrivUnit(l2=1.0, norm="private"),
-    PrivUnit(l2=1.0, norm="private", kind="sphere", norm_share=0.2),
+    PrivUnit(l2=1.0, norm="private", norm_share=0.2),
 ]
 assert {type(one) for one in MECHANISMS} == set(REGISTRY.values()), "every mechanism of the registry is tested"
 SOURCES = ["simulated", "secure"]
@@ -197,7 +196,11 @@ def test_secure_releases_lie_on_a_grid(mechanism):
         return  # the grid is stretched by one of a few levels
     for value in (0.0, 1.0, 1.0 / 3.0):
         released = mechanism.release(np.full(3, value), 1.5, SecureNoise()).update
-        assert np.all(released * 2.0**45 == np.rint(released * 2.0**45))
+        if isinstance(mechanism, PrivUnit):  # its grid of 2^-20 is stretched by a public number
+            stretch = 1.0 / mechanism.cap(3, 1.5).mean
+            assert np.array_equal(released, np.rint(released / stretch * 2.0**20) * 2.0**-20 * stretch)
+        else:
+            assert np.all(released * 2.0**45 == np.rint(released * 2.0**45))
 
 
 class Recording(SimulatedNoise):
@@ -224,13 +227,15 @@ class Recording(SimulatedNoise):
         self.asked.append(("uniform", drawn.tolist()))
         return drawn
 
-    def normal(self, size):
-        drawn = super().normal(size)
-        self.asked.append(("normal", drawn.tolist()))
+    def integer(self, below):
+        drawn = super().integer(below)
+        self.asked.append(("integer", below, drawn))
         return drawn
 
-    def settle(self, vector, scale):
-        self.asked.append(("settle", scale))
+    def cap(self, direction, threshold, inside):
+        state = self._generator.bit_generator.state["state"]
+        self.asked.append(("cap", direction.size, threshold, inside, state))
+        return super().cap(direction, threshold, inside)
 
 
 @every

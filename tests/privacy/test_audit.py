@@ -23,7 +23,7 @@ MECHANISMS = [
     Laplace(unit="update", l1=1.0),
     Gaussian(l2=1.0, delta=1e-5),
     PrivUnit(l2=1.0),
-    PrivUnit(l2=1.0, kind="sphere"),
+    PrivUnit(l2=3.0),
     PrivUnit(l2=1.0, norm="private"),
 ]
 EPSILONS = [0.5, 1.5, 4.0]

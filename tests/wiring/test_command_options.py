@@ -368,10 +368,10 @@ OPTIONS = (
            lambda a, b: a.json == b.json and (a.folder / "one.db").exists() and (b.folder / "two.db").exists()),
     Option("ledger backup", "as_json", ("@ledger.db copy.db", "@ledger.db copy.db --json"), table_or_json),
     Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
-           "laplace", "laplace-update", "gaussian", "privunit", "privunit-sphere", "privunit-norm")),
+           "laplace", "laplace-update", "gaussian", "privunit", "privunit-norm")),
            lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (
                Laplace(unit="coordinate", width=1.0), Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-5),
-               PrivUnit(l2=1.0), PrivUnit(l2=1.0, kind="sphere"), PrivUnit(l2=1.0, norm="private"))]),
+               PrivUnit(l2=1.0), PrivUnit(l2=1.0, norm="private"))]),
     Option("audit", "epsilon", (ATTACK, ATTACK.replace("--epsilon 1", "--epsilon 2")),
            lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
     Option("audit", "source", tuple(ATTACK.replace("simulated", s) for s in ("simulated", "secure", "both")),

@@ -416,5 +416,4 @@ def test_every_key_of_the_owners_file_has_a_row_and_every_row_a_key() -> None:
     keys = {field.name for field in fields(Owner)} - set(parts)
     for part, kinds in parts.items():
         keys |= {f"{part}.{kind}.{field.name}" for kind, made in kinds.items() for field in fields(made)}
-    # The sphere cannot be named here: ``kind`` is the mechanism's.
-    assert {row.name for row in LINES} == keys - {"mechanism.privunit.kind"}
+    assert {row.name for row in LINES} == keys

@@ -463,7 +463,6 @@ PARAMETERS = (
     Parameter(PrivUnit, "norm", ("fixed", "private"),
               lambda v: noised(PrivUnit(9.0, norm=v), update=UPDATE / 50, epsilon=400.0),
               lambda v, seen: (math.hypot(*seen) > 5.0) is (v == "fixed")),
-    Parameter(PrivUnit, "kind", ("gaussian", "sphere"), lambda v: noised(PrivUnit(1.0, kind=v))),
     Parameter(PrivUnit, "norm_share", (0.1, 0.5), lambda v: PrivUnit(1.0, norm="private", norm_share=v).split(7, 4.0),
               lambda v, seen: seen[1] / 4.0 == pytest.approx(v) or seen[0] / 4.0 == pytest.approx(v)),
     Parameter(SimulatedNoise, "generator", (1, 2), lambda v: noised(laplace, noise=SimulatedNoise(rng(v)))),

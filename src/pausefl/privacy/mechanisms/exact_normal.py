@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,7 @@ def _thrown(size: int) -> tuple[list[npt.NDArray[Any]], dict[int, tuple[int, int
     used = {}
     for place in sorted({*doubtful.tolist(), *tail}):
         under[place], *used[place] = falls_under(
-            0, int(strips[place]), 2, int(fractions[place]), int(words[place]) >> 17, 47, float(tops[place])
+            0.0, int(strips[place]), 2, int(fractions[place]), int(words[place]) >> 17, 47, float(tops[place])
         )
     kept = np.flatnonzero(under)
     signs = 1 - 2 * ((words[kept] >> np.uint64(16)) & np.uint64(1)).astype(np.int8)
@@ -143,7 +143,8 @@ def falls_under(
     if exponent < 700.0 and abs(share - curve) > _DOUBT * curve + top * 2.0**-bits:
         return share < curve, fraction, known
     while True:
-        exact = Context(prec=(known + bits) // 3 + 40)
+        # All of it said, since an app in the same process may have changed the defaults.
+        exact = Context((known + bits) // 3 + 40, ROUND_HALF_EVEN, -999_999, 999_999, 1, 0, [], [])
         # Decimal's functions round correctly, and only a handful of them follow each other: a relative error of 10^10
         # units of the last digit is far more than all of them make, exponents of a million included.
         slack = Decimal((0, (1,), 10 - exact.prec))
@@ -151,7 +152,7 @@ def falls_under(
             exact.multiply(_curve(start, (strip << known) + fraction + end, known + scale, exact), one)
             for end, one in ((1, exact.subtract(1, slack)), (0, exact.add(1, slack)))
         )
-        unit = exact.divide(Decimal(top), Decimal(1 << bits))
+        unit = exact.divide(Decimal.from_float(top), Decimal(1 << bits))
         if exact.multiply(unit, Decimal(height + 1)) < low:
             return True, fraction, known
         if exact.multiply(unit, Decimal(height)) > high:
@@ -162,7 +163,7 @@ def falls_under(
 
 def _curve(start: float, whole: int, bits: int, exact: Context) -> Decimal:
     y = exact.divide(Decimal(whole), Decimal(1 << bits))
-    slope = exact.add(Decimal(start), exact.divide(y, Decimal(2)))
+    slope = exact.add(Decimal.from_float(start), exact.divide(y, Decimal(2)))
     return exact.exp(exact.minus(exact.multiply(slope, y)))
 
 
