@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import resource
 import shutil
 import signal
@@ -11,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -343,13 +345,88 @@ def test_a_broken_ledger_has_no_backup(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
 
-def test_a_copy_that_cannot_be_checked_does_not_stay(tmp_path):
+def test_nothing_is_made_where_everybody_could_exchange_it(tmp_path):
     ledger = filled(tmp_path / "l.db")
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    with pytest.raises(NotPrivateError):
-        ledger.backup(tmp_path / "open" / "copy.db")
-    assert list((tmp_path / "open").iterdir()) == []
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for make in (ledger.backup, SqliteLedger.create):
+        with pytest.raises(NotPrivateError, match=f"copy.db' can be exchanged.*chmod o-w {folder}"):
+            make(folder / "copy.db")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_copy_that_differs_does_not_stay(tmp_path, monkeypatch):
+    """A disk that keeps other bytes than it was given."""
+    ledger = filled(tmp_path / "l.db")
+
+    def damaged(connection, source, kind):
+        sqlite_file.copy_into(connection, source, kind)
+        connection.executescript("DROP TRIGGER no_delete; DELETE FROM charges WHERE seq = 3")
+
+    monkeypatch.setattr(sqlite_ledger, "copy_into", damaged)
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.backup(tmp_path / "copy.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_journal_of_another_user_is_not_used(tmp_path):
+    """In a folder such as /tmp others can put a journal beside a ledger: SQLite would roll the ledger back with it."""
+    ledger = filled(tmp_path / "l.db")
+    tmp_path.chmod(0o1777)
+    Path(f"{ledger.path}-journal").touch(mode=0o600)
+    os.chown(f"{ledger.path}-journal", 12345, -1)
+    with pytest.raises(NotPrivateError, match="journal of the ledger"):
+        ledger.reserve("a", "next", SCHEDULE)
+
+
+def making(folder: Path, run: int, told: int) -> None:
+    """Make ledgers and their backups, for ever."""
+    count = 0
+    while True:
+        count += 1
+        ledger = SqliteLedger.create(folder / f"{run}-{count}.db")
+        ledger.reserve("a", "first", SCHEDULE)
+        ledger.backup(folder / f"{run}-{count}.copy")
+        os.write(told, b".")
+
+
+def test_whatever_is_made_is_whole_and_no_stray_file_outlives_the_next_attempt(tmp_path):
+    """Kill the maker at 40 instants; what has a name is sound, and doing it again removes what was left."""
+    draw, strays = random.Random(7), 0
+    for run in range(40):
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                making(tmp_path, run, writes)
+            finally:
+                os._exit(3)
+        os.close(writes)
+        begun = time.monotonic()
+        done = len(os.read(reads, 1))
+        took = time.monotonic() - begun
+        time.sleep(draw.random() * took)
+        os.kill(child, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        while more := os.read(reads, 100):
+            done += len(more)
+        os.close(reads)
+        strays += len(list(tmp_path.glob(".*")))
+        with suppress(LedgerError):  # it was made
+            SqliteLedger.create(tmp_path / f"{run}-{done + 1}.db")
+        ledger = SqliteLedger(tmp_path / f"{run}-{done + 1}.db")
+        with suppress(LedgerError):
+            ledger.backup(tmp_path / f"{run}-{done + 1}.copy")
+        ledger.backup(tmp_path / f"{run}-again.copy")
+        assert list(tmp_path.glob(".*")) == []
+        for path in tmp_path.iterdir():
+            if path.suffix in (".db", ".copy"):  # else it is the journal of a charge that was cut off
+                assert SqliteLedger(path).is_backup == (path.suffix == ".copy")
+        for path in tmp_path.iterdir():
+            path.unlink()
+    assert strays > 0
 
 
 def test_a_backup_in_the_midst_of_charges_is_of_one_moment(tmp_path):
@@ -536,7 +613,9 @@ def test_a_damaged_database_charges_nothing(tmp_path, damage):
 def test_a_missing_ledger_is_not_created(tmp_path):
     """A volume that is not mounted, or another folder: a ledger made there would be a second budget."""
     for path in (tmp_path / "l.db", tmp_path / "nowhere" / "l.db"):
-        with pytest.raises(LedgerError, match=r"no such file.*`pausefl owner init` or SqliteLedger\.create"):
+        with pytest.raises(
+            LedgerError, match=r"no such file.*`pausefl ledger restore`.*`pausefl owner init` or SqliteLedger\.create"
+        ):
             SqliteLedger(path)
     with pytest.raises(LedgerError, match="cannot be made"):
         SqliteLedger.create(tmp_path / "nowhere" / "l.db")

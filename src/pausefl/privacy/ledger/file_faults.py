@@ -8,19 +8,20 @@ from pathlib import Path
 from pausefl.errors import LedgerError
 
 _RESTORE = "restore its newest backup with `pausefl ledger restore`"
+_SPENT = "without one its budget counts as spent"
 
 
 def missing(path: Path) -> LedgerError:
     """A ledger that is not there: nothing makes one in its place, because that would be a second budget."""
     return LedgerError(
-        f"ledger is {str(path)!r}, but there is no such file; check the path, or make a ledger once, with "
-        "`pausefl owner init` or SqliteLedger.create"
+        f"ledger is {str(path)!r}, but there is no such file; check the path, or restore it with `pausefl ledger "
+        "restore`; only data that never had one gets a new one, with `pausefl owner init` or SqliteLedger.create"
     )
 
 
 def broken(path: Path, what: str) -> LedgerError:
     """A ledger that does not hold what was charged."""
-    return LedgerError(f"ledger {str(path)!r} cannot be trusted: {what}; release nothing, and {_RESTORE}")
+    return LedgerError(f"ledger {str(path)!r} cannot be trusted: {what}; release nothing, and {_RESTORE}; {_SPENT}")
 
 
 def failed(path: Path, error: Exception) -> LedgerError:

@@ -15,9 +15,10 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from pausefl.errors import LedgerError, PauseError, require
+from pausefl.errors import LedgerError, require
 from pausefl.privacy.ledger.charge import RETIRED, Charge, Past, Reservation, check_names, next_charge, retirement
 from pausefl.privacy.ledger.file_faults import broken, missing, only_a_backup, other_version, switched
 from pausefl.privacy.ledger.hash_chain import BrokenChain, Head, Row, charge_of, check_rows, past_of, row_of, start_of
@@ -108,7 +109,7 @@ class SqliteLedger:
         """
         target = Path(path).resolve()
         purpose = SIMULATION if simulation else DEPLOYMENT
-        make_file(target, target.name, lambda made: fill_empty(made, secrets.token_hex(16), purpose))
+        make_file(target, target.name, lambda made: fill_empty(made, secrets.token_hex(16), purpose), cls)
         return cls(target, clock=clock, timeout=timeout)
 
     @property
@@ -225,14 +226,10 @@ class SqliteLedger:
         with connected(self.path, self._timeout) as connection:
             connection.execute("BEGIN")
             rows = self._checked(connection, self._rows, afresh=True)
-            make_file(path, stem, lambda made: copy_into(made, connection, kind))
-        try:
-            copy = SqliteLedger(path, clock=self._clock, timeout=self._timeout)
-            copy.verify(self._end(rows).hash)
-        except PauseError:
-            path.unlink()
-            raise
-        return copy
+            end = self._end(rows).hash
+            fill = partial(copy_into, source=connection, kind=kind)
+            make_file(path, stem, fill, lambda made: SqliteLedger(made).verify(end))
+        return SqliteLedger(path, clock=self._clock, timeout=self._timeout)
 
     def verify(self, head: str | None = None) -> Head:
         """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""

@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from pausefl.errors import LedgerError
+from pausefl.errors import LedgerError, PauseError
 from pausefl.privacy.ledger.file_faults import broken, failed, switched
 from pausefl.privacy.ledger.hash_chain import COLUMNS, BrokenChain, Row, start_of
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private, require_private_folder
 from pausefl.system.state_file import sync_folder
 
 LEDGER, BACKUP = 0x50415553, 0x50415542
@@ -50,6 +50,8 @@ def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
         require_private(path, "ledger")
     except FileNotFoundError as error:
         raise failed(path, error) from None
+    with suppress(FileNotFoundError):  # SQLite would write into the ledger whatever somebody has put into a journal
+        require_private(Path(f"{path}-journal"), "journal of the ledger")
     if any(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
         raise switched(path)
     uri = f"{path.as_uri()}?mode=rw"
@@ -82,19 +84,23 @@ def remove_strays(folder: Path, stem: str) -> None:
 
     Somebody who is still at it then fails; of several at once the last to begin never does.
     """
-    for stray in folder.glob(f".{glob.escape(stem)}.*.new*"):
-        with suppress(OSError):
-            stray.unlink()
+    for end in (".new", ".new-journal"):
+        for stray in folder.glob(f".{glob.escape(stem)}.*{end}"):
+            with suppress(OSError):
+                stray.unlink()
 
 
-def make_file(path: Path, stem: str, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make a database under another name, which begins with the ``stem``, then link it to its own; refuse an old file.
+def make_file(
+    path: Path, stem: str, fill: Callable[[sqlite3.Connection], None], check: Callable[[Path], object]
+) -> None:
+    """Make a database under another name, which begins with the ``stem``, check it, then link it to its own name.
 
     A crash in between leaves a stray ``.new`` file, never half a ledger.  When this returns the name is on the disk.
     """
     if Path(f"{path}-journal").exists():
         raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
     try:
+        require_private_folder(path, "ledger")
         remove_strays(path.parent, stem)
         handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=path.parent)
         os.close(handle)
@@ -102,10 +108,13 @@ def make_file(path: Path, stem: str, fill: Callable[[sqlite3.Connection], None])
             with closing(sqlite3.connect(name, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 fill(connection)
+            check(Path(name))
             os.link(name, path)
             sync_folder(path.parent)
         finally:
             Path(name).unlink(missing_ok=True)
+    except PauseError:
+        raise
     except FileExistsError:
         raise LedgerError(f"ledger is {str(path)!r}, but that file exists; name another") from None
     except (OSError, sqlite3.Error) as error:
