@@ -142,6 +142,33 @@ def test_a_check_that_fails_prints_the_line_that_a_client_logs(
     assert (code, out, err) == (2, "", f"pausefl: {logged.value}\n")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("budget = 8.0", "budget = 9.0", "was fixed to"), ("releases = 8", "releases = 9", "was fixed to"),
+     (PRIVUNIT, 'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0\n#', "unit is 'coordinate'"),
+     ('name = "clinic"', 'name = "another"', "data keeps its name")],
+)  # fmt: skip
+def test_terms_other_than_those_of_the_first_release_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    release(file)
+    text = file.read_text().replace("l2 = 1.0", "" if "laplace" in new else "l2 = 1.0")
+    file.write_text(text.replace(old, new))
+    with pytest.raises(Refused) as logged:
+        release(file, 2)
+    with pytest.raises(PauseError, match=said) as told:
+        check_owner(file)
+    assert str(told.value) == str(logged.value)
+
+
+def test_one_that_is_retired_has_no_next_release(tmp_path: Path) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    release(file)
+    SqliteLedger(tmp_path / "ledger.db").retire("clinic")
+    found = check_owner(file)
+    assert (found.releases, found.next, found.dimension) == (1, (), 100)
+    assert found.budget - found.spent == pytest.approx(0.0, abs=1e-6)
+
+
 def test_the_commands_print_what_they_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic", "--budget", "2", "--releases", 2)
     assert (code, len(out.splitlines())) == (0, 2)

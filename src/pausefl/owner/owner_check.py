@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.owner_file import Owner, read_owner
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, charged_epsilon
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
 from pausefl.privacy.schedule import schedule_text
 from pausefl.types import Epsilon
 
@@ -50,42 +51,41 @@ class Check:
 def check_owner(path: Path, dimension: int | None = None) -> Check:
     """Read the file and open the ledger as a client would, or refuse with what the client would log."""
     owner = read_owner(path)
-    spent, deltas, known = 0.0, [], 0
-    if not owner.simulation:
-        charges = open_ledger(owner, "").charges(owner.name)
-        spent, deltas = math.fsum(one.epsilon for one in charges), [one.delta for one in charges]
-        known = charges[-1].dimension if charges else 0
-    size, unit = dimension or known or None, owner.mechanism.guarantee.unit
-    ahead = _next(owner, deltas)
+    charges = () if owner.simulation else open_ledger(owner, "").charges(owner.name)
+    releases = [one for one in charges if one.release != RETIRED]
+    size = dimension or (releases[-1].dimension if releases else 0) or None
+    ahead, unit = _next(owner, charges), owner.mechanism.guarantee.unit
     noise = owner.mechanism.noise_to_signal(size, ahead[0]) if size and ahead else math.nan
     budget = owner.schedule.budget
     whole = owner.mechanism.guarantee.whole_update(budget, size) if size else budget if unit == "update" else None
     return Check(
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
-        releases=len(deltas), budget=budget, spent=spent, next=ahead, dimension=size, whole_budget=whole,
+        releases=len(releases), budget=budget, spent=math.fsum(one.epsilon for one in charges), next=ahead, dimension=size, whole_budget=whole,
         noise_to_signal=noise if math.isfinite(noise) else None,
-        fixed=_fixed(owner, len(deltas)), warnings=tuple(_warnings(owner, size)),
+        fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
 
 
-def _next(owner: Owner, deltas: list[float]) -> tuple[Epsilon, ...]:
-    found: list[Epsilon] = []
-    own = owner.mechanism.guarantee.delta
-    for ahead in range(_AHEAD):
-        past = [*deltas, *[own] * ahead]
+def _next(owner: Owner, charges: Sequence[Charge]) -> tuple[Epsilon, ...]:
+    """Return what the ledger's own rule would charge next; terms that it refuses are refused here too."""
+    found = list(charges)
+    for number in range(_AHEAD):
+        wanted = Reservation(owner.name, f"next {number}", owner.schedule, owner.mechanism)
+        first, last = (found[0], found[-1]) if found else (None, None)
+        columns = ([getattr(one, name) for one in found] for name in ("release", "epsilon", "delta"))
         try:
-            found.append(charged_epsilon(owner.schedule, len(past) + 1, owner.mechanism, past, owner.name))
+            found.append(next_charge(Past(first, last, *columns), wanted, 0.0))
         except BudgetExceededError:
             break
-    return tuple(found)
+    return tuple(one.epsilon for one in found[len(charges) :])
 
 
-def _fixed(owner: Owner, releases: int) -> str:
+def _fixed(owner: Owner, begun: bool) -> str:
     what = "name, budget, schedule and unit"
     if owner.simulation:
         return "nothing: every simulated run has a ledger of its own"
-    return f"{what} for ever" if releases else f"{what}, by the first release; then no file can change them"
+    return f"{what} for ever" if begun else f"{what}, by the first release; then no file can change them"
 
 
 def _warnings(owner: Owner, dimension: int | None) -> list[str]:
