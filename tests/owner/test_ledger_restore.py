@@ -44,7 +44,7 @@ def unready(ledger: Path) -> bool:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
 
 
 def refused(ledger: Path, said: str, *arguments: Any) -> None:
@@ -160,9 +160,7 @@ def called(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
     return int(stop.value.code or 0), out, err
 
 
-def test_the_command_says_where_the_ledger_ends(
-    ledger: Path, backup: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_where_the_ledger_ends(ledger: Path, backup: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = SqliteLedger(ledger).head
     ledger.unlink()
     code, out, _ = called(capsys, "ledger", "restore", ledger, "--from", backup)

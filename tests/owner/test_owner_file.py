@@ -132,7 +132,7 @@ def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode)
         ),
         ("[schedule]", "[replies]\nexamples = 0\n[schedule]", "replies.examples is 0"),
         ("[schedule]", "[replies]\nexamples = 1.5\n[schedule]", "replies.examples is 1.5"),
-        (f'ledger_id = "{ID}"', "", "ledger_id is missing; quote the id"),
+        (f'ledger_id = "{ID}"', "", "ledger_id is missing; let 'pausefl owner init'"),
         (ID, "0123", "ledger_id is '0123', but must be 32 hexadecimal digits"),
         (ID, ID.upper(), "but must be 32 hexadecimal digits"),
         ("[schedule]", "[replies]\nkeep = -1\n[schedule]", "replies.keep is -1"),

@@ -140,7 +140,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for i in range(releases):
                 closing.reserve(subject, f"run/{i}", Geometric(40.0, 0.04))
     for name in ("one", "two"):
-        init_owner(folder / name, name)
+        SqliteLedger(init_owner(folder / name, name).ledger).backup(folder / f"{name}-backup.db")
     with pytest.MonkeyPatch.context() as patch:
         for name, count in (("mnist", 40), ("fashion-mnist", 60)):
             files = raw(images(name, count))
@@ -367,6 +367,13 @@ OPTIONS = (
     Option("ledger backup", "target", ("@ledger.db one.db --json", "@ledger.db two.db --json"),
            lambda a, b: a.json == b.json and (a.folder / "one.db").exists() and (b.folder / "two.db").exists()),
     Option("ledger backup", "as_json", ("@ledger.db copy.db", "@ledger.db copy.db --json"), table_or_json),
+    Option("ledger restore", "path", ("@one/ledger.db --json", "@two/ledger.db --json"),
+           lambda a, b: a.code == b.code == 0 and a.json["head"] != b.json["head"]),
+    Option("ledger restore", "backup", tuple(f"@one/ledger.db --from @{name}-backup.db" for name in ("one", "two")),
+           lambda a, b: (a.code, b.code) == (0, 2) and "belongs here" in b.err),
+    Option("ledger restore", "head", ("@one/ledger.db", f"@one/ledger.db --head {'f' * 64}"),
+           lambda a, b: (a.code, b.code) == (0, 2) and "does not contain the head" in b.err),
+    Option("ledger restore", "as_json", ("@one/ledger.db", "@one/ledger.db --json"), table_or_json),
     Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
            "laplace", "laplace-update", "gaussian", "privunit", "privunit-norm")),
            lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (

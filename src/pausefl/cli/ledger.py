@@ -131,6 +131,26 @@ def backup(
     )
 
 
+@commands.command()
+def restore(
+    path: At,
+    backup: Annotated[
+        Path | None, typer.Option("--from", help="The backup; left out, the ledger in its new place is accepted.")
+    ] = None,
+    head: Annotated[str | None, typer.Option(help="A head noted elsewhere, which the chain must contain.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup in the ledger's place, or accept one that was moved; refuse what would forget a release."""
+    from pausefl.owner.ledger_restore import restore_ledger
+
+    end = restore_ledger(path, backup, head)
+    typer.echo(
+        json.dumps({"rows": end.rows, "head": end.hash})
+        if as_json
+        else f"restored {path}: {end.rows} rows; head {end.hash}"
+    )
+
+
 def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
     known = ledger.subjects()
     if subject is None and len(known) == 1:

@@ -11,7 +11,9 @@ from pausefl.owner.ledger_identity import read_note, write_note
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
 
-_SPENT = "failing that, its budget counts as spent: take part no more ('pausefl ledger retire' writes that down for ever)"
+_SPENT = (
+    "failing that, its budget counts as spent: take part no more ('pausefl ledger retire' writes that down for ever)"
+)
 
 
 def restore_ledger(path: Path, backup: Path | None = None, head: str | None = None) -> Head:

@@ -61,7 +61,8 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
     return Check(
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
-        releases=len(releases), budget=budget, spent=math.fsum(one.epsilon for one in charges), next=ahead, dimension=size, whole_budget=whole,
+        releases=len(releases), budget=budget, spent=math.fsum(one.epsilon for one in charges), next=ahead,
+        dimension=size, whole_budget=whole,
         noise_to_signal=noise if math.isfinite(noise) else None,
         fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
