@@ -64,8 +64,7 @@ def backup(ledger: Path, tmp_path: Path) -> Path:
 def test_a_lost_ledger_comes_back_and_goes_on_where_it_ended(ledger: Path, backup: Path) -> None:
     ledger.unlink()
     assert unready(ledger)
-    end = restore_ledger(ledger, backup)
-    assert end.rows == 3
+    assert restore_ledger(ledger, backup).head.rows == 3
     assert release(ledger, 4).releases == 4
     assert ledger.stat().st_mode & 0o077 == 0
 
@@ -101,7 +100,7 @@ def test_a_folder_that_was_moved_is_accepted_in_place(ledger: Path, tmp_path: Pa
     shutil.copytree(ledger.parent, moved.parent)
     shutil.rmtree(ledger.parent)
     assert unready(moved)
-    assert restore_ledger(moved).rows == 3
+    assert restore_ledger(moved).head.rows == 3
     assert release(moved, 4).releases == 4
 
 
@@ -118,7 +117,7 @@ def test_without_a_note_a_head_from_elsewhere_is_needed(ledger: Path, backup: Pa
         lost.unlink() if lost.is_file() else shutil.rmtree(lost)
     refused(ledger, "nothing tells whether.*--head HASH.*budget counts as spent", backup)
     refused(ledger, "does not contain the head", backup, "f" * 64)
-    assert restore_ledger(ledger, backup, head).rows == 3
+    assert restore_ledger(ledger, backup, head).head.rows == 3
     assert release(ledger, 4).releases == 4
     assert replies_folder(ledger).stat().st_mode & 0o077 == 0
 

@@ -18,6 +18,7 @@ from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
+    from pausefl.privacy.ledger.hash_chain import Head
     from pausefl.privacy.ledger.statement import Statement
 
 commands = typer.Typer(
@@ -63,11 +64,10 @@ def verify(
     end = ledger.verify(head)
     if noted is not None:
         noted.check(ledger)
-    if as_json:
-        typer.echo(json.dumps({"rows": end.rows, "head": end.hash, "noted": noted.rows if noted else None}))
-        return
     beside = f"; row {noted.rows} is noted beside its replies" if noted else ""
-    typer.echo(f"{end.rows} rows, all in order{beside}; head {end.hash}")
+    _tell_end(
+        ledger.id, end, as_json, f"{end.rows} rows, all in order{beside}", noted=noted.rows if noted else None
+    )
 
 
 @commands.command()
@@ -123,12 +123,9 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copy the ledger to a new file, checked.  Nothing can be charged to the copy; 'ledger restore' brings it back."""
-    end = _open(path).backup(target)
-    typer.echo(
-        json.dumps({"rows": end.rows, "head": end.hash})
-        if as_json
-        else f"wrote {target}: {end.rows} rows; head {end.hash}"
-    )
+    ledger = _open(path)
+    end = ledger.backup(target)
+    _tell_end(ledger.id, end, as_json, f"wrote {target}: {end.rows} rows")
 
 
 @commands.command()
@@ -143,12 +140,13 @@ def restore(
     """Put a backup in the ledger's place, or accept one that was moved; refuse what would forget a release."""
     from pausefl.owner.ledger_restore import restore_ledger
 
-    end = restore_ledger(path, backup, head)
-    typer.echo(
-        json.dumps({"rows": end.rows, "head": end.hash})
-        if as_json
-        else f"restored {path}: {end.rows} rows; head {end.hash}"
-    )
+    ledger = restore_ledger(path, backup, head)
+    _tell_end(ledger.id, ledger.head, as_json, f"restored {path}: {ledger.head.rows} rows")
+
+
+def _tell_end(ledger_id: str, end: Head, as_json: bool, text: str, **more: int | None) -> None:
+    values = {"id": ledger_id, "rows": end.rows, "head": end.hash, **more}
+    typer.echo(json.dumps(values) if as_json else f"{text}; head {end.hash}")
 
 
 def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:

@@ -9,15 +9,14 @@ from pausefl.errors import ConfigError, LedgerError, PauseError
 from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.ledger_identity import read_note, write_note
 from pausefl.privacy import SqliteLedger
-from pausefl.privacy.ledger.hash_chain import Head
 
 _SPENT = (
     "failing that, its budget counts as spent: take part no more ('pausefl ledger retire' writes that down for ever)"
 )
 
 
-def restore_ledger(path: Path, backup: Path | None = None, head: str | None = None) -> Head:
-    """Put a backup in the ledger's place, or accept the ledger that is there; return where it ends.
+def restore_ledger(path: Path, backup: Path | None = None, head: str | None = None) -> SqliteLedger:
+    """Put a backup in the ledger's place, or accept the ledger that is there, and open it.
 
     It must contain the head noted beside the replies, the ``head`` that was noted elsewhere, and all that a sound
     ledger in its place contains.  Without any note nothing shows that it has forgotten nothing: it is refused.
@@ -38,7 +37,7 @@ def restore_ledger(path: Path, backup: Path | None = None, head: str | None = No
             _replace(path, source)
         restored = SqliteLedger(path)
         write_note(restored)
-    return restored.head
+    return restored
 
 
 def _check(path: Path, source: SqliteLedger, head: str | None) -> None:

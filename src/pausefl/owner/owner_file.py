@@ -109,8 +109,8 @@ class _File(Section):
             )
         if self.ledger_id is None:
             raise ValueError(
-                "ledger_id is missing; let 'pausefl owner init' make file and ledger, or quote the id of the ledger that "
-                "is there: 'pausefl ledger verify LEDGER --json' prints it"
+                "ledger_id is missing; let 'pausefl owner init' make file and ledger, or quote the id of the ledger "
+                "that is there: 'pausefl ledger verify LEDGER --json' prints it"
             )
         if re.fullmatch(r"[0-9a-f]{32}", self.ledger_id) is None:
             raise ValueError(
