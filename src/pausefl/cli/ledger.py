@@ -65,9 +65,7 @@ def verify(
     if noted is not None:
         noted.check(ledger)
     beside = f"; row {noted.rows} is noted beside its replies" if noted else ""
-    _tell_end(
-        ledger.id, end, as_json, f"{end.rows} rows, all in order{beside}", noted=noted.rows if noted else None
-    )
+    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{beside}", noted=noted.rows if noted else None)
 
 
 @commands.command()
