@@ -186,6 +186,20 @@ def test_a_membership_that_overflows_training_is_guessed_no_better_than_by_chanc
     assert len(seen[True] | seen[False]) == 1
 
 
+def test_a_log_that_fails_does_not_show_either(tmp_path: Path) -> None:
+    class Full(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("SECRET")
+
+    log = logging.Logger("full")
+    log.addHandler(Full())
+    expected = asked(owner_in(tmp_path / "usual"), fine)
+    found = Gate(owner_in(tmp_path / "other"), "run", log).train(
+        TrainingRequest("run", 1), MODEL, raising(ValueError("SECRET"))
+    )
+    assert all_but_noise(found) == all_but_noise(expected)
+
+
 def test_why_training_failed_is_told_to_the_log_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         reply = asked(owner_in(tmp_path / "owner"), raising(ValueError("SECRET")))

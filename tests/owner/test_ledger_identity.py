@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.owner.ledger_identity import Note, make_ledger, note_head, read_note
+from pausefl.owner.ledger_identity import NotedHead, make_ledger, note_head, read_note
 from pausefl.privacy import FixedHorizon, SqliteLedger
 
 HORIZON = FixedHorizon(8.0, 64)
@@ -25,14 +25,14 @@ def test_a_later_head_is_never_replaced_by_an_earlier_one(tmp_path: Path) -> Non
     first, second = charge(path, 1), charge(path, 2)
     note_head(second)
     note_head(first)  # another client that was slower to note its charge
-    assert read_note(path) == Note.of(second)
+    assert read_note(path) == NotedHead.of(second)
 
 
 def test_many_clients_at_once_leave_the_note_of_the_last_row(tmp_path: Path) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: note_head(charge(path, number)), range(24)))
-    assert read_note(path) == Note.of(SqliteLedger(path))
+    assert read_note(path) == NotedHead.of(SqliteLedger(path))
 
 
 def test_a_ledger_beside_replies_of_another_is_not_made(tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str, kind: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [there]
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(mode)
+    with pytest.raises(PauseError, match="chmod go-w"):
+        init_owner(tmp_path / "open", "clinic")
+    assert list((tmp_path / "open").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("terms", "said"),
     [

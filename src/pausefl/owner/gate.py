@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -111,7 +112,7 @@ class Gate:
             with np.errstate(all="ignore"):
                 return difference(model, tensors, layers), _allowed(self._owner, told)
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
-            self._log.error("pausefl: training failed; an unchanged model is noised and sent instead", exc_info=error)
+            _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)
         return difference(model, model, layers), _allowed(self._owner, {})
 
 
@@ -125,8 +126,14 @@ def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.L
     try:
         return _allowed(owner, ask())
     except BaseException as error:
-        log.error("pausefl: the app failed; its error stays here", exc_info=error)
+        _tell(log, "pausefl: the app failed; its error stays here", error)
     return _allowed(owner, {})
+
+
+def _tell(log: logging.Logger, text: str, error: BaseException) -> None:
+    """Log an error of the app; a log that fails must not show either."""
+    with suppress(Exception):
+        log.error(text, exc_info=error)
 
 
 def _allowed(owner: Owner, numbers: Numbers) -> dict[str, int | float]:

@@ -19,7 +19,7 @@ _NOTE = "head"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NotedHead:
     """What was last known of a ledger: its id, where its chain ended, and the inode of its file.
 
     A ledger may be ahead of its note, because a client can be killed between the two.  It may never be behind it.
@@ -31,9 +31,9 @@ class Note:
     inode: int
 
     @staticmethod
-    def of(ledger: SqliteLedger) -> Note:
+    def of(ledger: SqliteLedger) -> NotedHead:
         """Return the note that fits this ledger as it is now."""
-        return Note(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino)
+        return NotedHead(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino)
 
     def check(self, ledger: SqliteLedger) -> None:
         """Refuse a ledger that is another one, or has forgotten something."""
@@ -78,17 +78,17 @@ def note_head(ledger: SqliteLedger) -> None:
 def write_note(ledger: SqliteLedger) -> None:
     """Write the note of this ledger, whatever was noted before; for whoever holds the lock of its replies."""
     folder = replies_folder(ledger.path)
-    write_whole(folder / _NOTE, json.dumps(asdict(Note.of(ledger))) + "\n")
+    write_whole(folder / _NOTE, json.dumps(asdict(NotedHead.of(ledger))) + "\n")
     (folder / _NOTE).chmod(0o600)
     sync_folder(folder)
 
 
-def read_note(ledger: Path) -> Note | None:
+def read_note(ledger: Path) -> NotedHead | None:
     """Return what is noted beside the replies of a ledger; None if nothing is."""
     path = replies_folder(ledger) / _NOTE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        note = Note(**values)
+        note = NotedHead(**values)
         if [type(value) for value in asdict(note).values()] != [str, int, str, int]:
             raise TypeError
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import make_ledger
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.privacy.ledger.charge import charged_epsilon
+from pausefl.system.private_file import require_private
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
 
@@ -46,6 +47,7 @@ def init_owner(folder: Path, name: str, *, budget: float = 8.0, releases: int = 
     terms = owner_of(tomllib.loads(text), folder, {})  # before anything is made
     charged_epsilon(terms.schedule, 1, terms.mechanism, (), name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_private(folder, "folder")
     file, ledger = folder / FILE, folder / LEDGER
     for path in (file, ledger, replies_folder(ledger)):
         if os.path.lexists(path):
