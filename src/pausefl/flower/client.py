@@ -22,9 +22,18 @@ from pausefl.owner.request_and_reply import Refused, refusing
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _VARIABLE = "PAUSEFL_OWNER"
-_NODE_KEY = "pausefl-owner"
+NODE_KEY = "pausefl-owner"
+"""The key of the SuperNode's configuration that names the owner's file."""
 
 App = Callable[[Message, Context], Message]
+
+_passes = False
+
+
+def pass_through() -> None:
+    """Let every message through, unchanged, in this process: the gate stands outside of it, around the app's box."""
+    global _passes
+    _passes = True
 
 
 class PrivateUpdate:
@@ -44,6 +53,8 @@ class PrivateUpdate:
 
     def __call__(self, msg: Message, context: Context, call_next: App) -> Message:
         """Answer one message."""
+        if _passes:
+            return call_next(msg, context)
         try:
             content = self._answer(msg, context, call_next)
         except Refused as why:
@@ -93,10 +104,10 @@ class PrivateUpdate:
 
 def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] | None) -> Path:
     """Return the path of the owner's file: from the SuperNode's configuration, else the environment, else the app."""
-    path = node_config.get(_NODE_KEY) or os.environ.get(_VARIABLE) or default
+    path = node_config.get(NODE_KEY) or os.environ.get(_VARIABLE) or default
     if not path:
         raise ConfigError(
-            f"no owner's file is named; start the SuperNode with --node-config '{_NODE_KEY}=\"FILE\"', "
+            f"no owner's file is named; start the SuperNode with --node-config '{NODE_KEY}=\"FILE\"', "
             f"or set {_VARIABLE}"
         )
     return Path(str(path)).expanduser().absolute()

@@ -16,7 +16,7 @@ WEIGHT = "num-examples"
 SECONDS = "seconds"
 """The name under which a simulation allows the training time to be told."""
 
-Reason: TypeAlias = Literal["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"]
+Reason: TypeAlias = Literal["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready", "unreviewed"]
 
 # Fixed sentences: whatever else an error says could have been computed from private data.
 SENTENCES: Mapping[Reason, str] = {
@@ -25,6 +25,7 @@ SENTENCES: Mapping[Reason, str] = {
     "bad-request": "this request cannot be served",
     "repeated": "this release was charged before, and the reply to this request is not kept",
     "failed": "the client could not keep its reply, so it sends none; its log says why",
+    "unreviewed": "the data owner has not reviewed this app",
     "unready": "the owner's file or ledger cannot be used; the client's log says why",
 }
 

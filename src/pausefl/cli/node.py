@@ -1,0 +1,146 @@
+"""``pausefl node``: a data owner's node that runs reviewed apps only, each in a box, behind the owner's gate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from pausefl.cli import app
+from pausefl.cli.options import PRIVACY, AsJson
+from pausefl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pausefl.flower.node.bundle import Bundle
+    from pausefl.flower.node.reviewed_apps import ReviewedApps
+
+commands = typer.Typer(
+    name="node", help="Decide which Flower apps run on your data, and run them behind your gate.", no_args_is_help=True
+)
+app.add_typer(commands, rich_help_panel=PRIVACY)
+
+Owner: TypeAlias = Annotated[Path | None, typer.Option(help="Your owner's file; the list of apps lies beside it.")]
+List: TypeAlias = Annotated[
+    Path | None, typer.Option("--list", help="The list of reviewed apps, if it lies elsewhere.")
+]
+
+
+@commands.command()
+def review(
+    app: Annotated[Path, typer.Argument(help="An app's folder, or its .fab file.")],
+    owner: Owner = None,
+    listed: List = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: you have read the app's code.")] = False,
+) -> None:
+    """Show what is in an app, and let it run on this node if you agree.  Read its code first."""
+    from pausefl.flower.node.bundle import load_bundle
+
+    apps, bundle = _apps(owner, listed), load_bundle(app)
+    typer.echo("\n".join(_lines(bundle, apps)))
+    if bundle.sha256 in apps:
+        typer.echo("It is on your list already.")
+    elif yes or typer.confirm("May exactly this app run on your data?"):
+        apps.add(bundle)
+        typer.echo("It is on your list now.  Change one byte, and it is refused until you review it again.")
+    else:
+        typer.echo("It is not on your list.")
+
+
+@commands.command(name="list")
+def show(owner: Owner = None, listed: List = None, as_json: AsJson = False) -> None:
+    """Print the apps that may run on this node."""
+    found = _apps(owner, listed).read()
+    if as_json:
+        typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
+        return
+    for one in found:
+        typer.echo(f"{one.sha256}  {one.publisher}/{one.name} {one.version}, reviewed {one.reviewed}")
+    if not found:
+        typer.echo("no app may run; review one with: pausefl node review APP")
+
+
+@commands.command()
+def withdraw(
+    sha256: Annotated[str, typer.Argument(help="The app's hash, or 8 digits or more of its beginning.")],
+    owner: Owner = None,
+    listed: List = None,
+) -> None:
+    """Take an app off the list: it does not run from the next message on."""
+    gone = _apps(owner, listed).withdraw(sha256)
+    typer.echo(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more")
+
+
+@commands.command()
+def start(
+    owner: Annotated[Path, typer.Option(help="Your owner's file.")],
+    supernode: Annotated[
+        list[str] | None,
+        typer.Argument(help="Options of flower-supernode, after --: --superlink, --root-certificates, --node-config …"),
+    ] = None,
+    listed: List = None,
+    data: Annotated[
+        list[Path] | None, typer.Option(help="A folder that apps may read; may be repeated. Apps read no other data.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds an app may take; then it is stopped, and has failed.")
+    ] = 3600.0,
+    memory_limit: Annotated[int | None, typer.Option(min=64, help="Memory of each process of an app, in MiB.")] = None,
+    box_user: Annotated[
+        str | None, typer.Option(help="Run apps as this user; for root, where user namespaces are not allowed.")
+    ] = None,
+    no_box: Annotated[
+        bool, typer.Option("--no-box", help="Run apps without the box; it says what that means.")
+    ] = False,
+) -> None:
+    """Start SuperNode and guarded executor, and end both when one of them ends."""
+    from pausefl.flower.node.box import Box
+    from pausefl.flower.node.guard import Guard
+    from pausefl.flower.node.reviewed_apps import ReviewedApps
+    from pausefl.flower.node.start import NOT_PROTECTED, check
+    from pausefl.flower.node.start import start as run
+
+    folders = tuple(folder.expanduser().absolute() for folder in data or ())
+    memory = None if memory_limit is None else memory_limit << 20
+    box = Box(data=folders, time_limit=time_limit, memory=memory, user=box_user, closed=not no_box)
+    guard = Guard(owner=owner.expanduser().absolute(), reviewed=_place(owner, listed), box=box)
+    guard = check(guard, supernode or ())
+    if no_box:
+        typer.echo(NOT_PROTECTED, err=True)
+    count = len(ReviewedApps(guard.reviewed).read())
+    typer.echo(f"{count} reviewed apps may run; they may read {', '.join(map(str, folders)) or 'no data folder'}")
+    run(guard, supernode or (), typer.echo)
+
+
+def _place(owner: Path | None, listed: Path | None) -> Path:
+    from pausefl.flower.node.reviewed_apps import FILE
+
+    if listed is None and owner is None:
+        raise ConfigError("it is not told whose list of apps is meant; give --owner FILE, or --list FILE")
+    place = listed if owner is None or listed is not None else owner.expanduser().resolve().with_name(FILE)
+    return Path(str(place)).expanduser().absolute()
+
+
+def _apps(owner: Path | None, listed: Path | None) -> ReviewedApps:
+    from pausefl.flower.node.reviewed_apps import ReviewedApps
+
+    if owner is not None and not owner.expanduser().is_file():
+        raise ConfigError(f"{owner} is no owner's file; write one with: pausefl owner init")
+    return ReviewedApps(_place(owner, listed))
+
+
+def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
+    """Say what is in a bundle, without trusting a letter of it."""
+    named = bundle.app
+    lines = [f"{named['publisher']}/{named['name']} {named['version']}, as it calls itself", f"SHA-256 {bundle.sha256}"]
+    lines += [f"loads {kind}: {place}" for kind, place in bundle.components.items()]
+    lines += [f"wants packages (nothing is installed): {', '.join(bundle.dependencies) or 'none'}"]
+    before = apps.changes(bundle)
+    changed = {} if before is None else before[1]
+    if before is not None:
+        lines.append(f"compared with {before[0].sha256[:8]}, reviewed {before[0].reviewed}:")
+    for path, content in bundle.files.items():
+        lines.append(f"  {len(content):>9,} bytes  {path}" + (f"  ({changed[path]})" if path in changed else ""))
+    lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
+    return ["".join(letter if letter.isprintable() else " " for letter in line) for line in lines]

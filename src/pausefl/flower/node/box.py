@@ -1,0 +1,213 @@
+"""The box that an app runs in: no network, no rights, and of the machine's files only code and the owner's data."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pausefl.errors import ConfigError, PauseError, is_finite, require
+from pausefl.flower.node import enter_box
+
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
+    "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu",
+)  # fmt: skip
+_ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_LOG_LIMIT, _CHUNK = 1 << 20, 1 << 16
+
+
+class BoxError(PauseError, RuntimeError):
+    """The command in the box failed: it died, ran too long, or said too much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Runs commands that are not trusted; use one for each app that others wrote.
+
+    Law: the command has no network and no rights, sees no process but its own, can write into empty folders only, and
+    reads system folders, Python's folders and ``data``.  When ``run`` returns or raises, all its processes are gone.
+    With ``closed=False`` none of that holds: it is a plain process with a clean environment.
+
+    ``hidden`` folders must not lie in a folder that can be read.  ``time_limit`` is in seconds, ``memory`` in bytes per
+    process.  ``user`` is the account that the command runs as; that needs root, and no user namespaces.
+    """
+
+    data: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    time_limit: float = 3600.0
+    memory: int | None = None
+    user: str | None = None
+    closed: bool = True
+
+    def __post_init__(self) -> None:
+        limit, memory = self.time_limit, self.memory
+        require(is_finite(limit) and limit > 0, "time limit", limit, "above 0", "give seconds")
+        fine = memory is None or (memory > 0 and self.closed)
+        require(fine, "memory limit", memory, "above 0, and for a closed box", "leave it out")
+        for folder in self.data:
+            require(folder.is_absolute() and folder.is_dir(), "data", str(folder), "a folder", "name another")
+        if self.user is not None:
+            self._account()
+        if not self.closed:
+            return
+        for real in self._shown().values():
+            inside = [str(path) for path in self.hidden if path.resolve().is_relative_to(real)]
+            if inside:
+                raise ConfigError(f"the app may read {real}, but {inside[0]} in it must stay hidden; move one of them")
+
+    def run(self, command: Sequence[str], request: bytes, limit: int, log: Callable[[str], None]) -> bytes:
+        """Run a command with ``request`` as its input, and return what it puts out, ``limit`` bytes at most.
+
+        What it says on stderr goes to ``log`` line by line, without control characters.
+        """
+        with os.fdopen(os.memfd_create("request"), "w+b") as given:
+            given.write(request)
+            given.seek(0)
+            process = subprocess.Popen(  # noqa: S603 - a list of words of our own
+                self._command(command), stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=self._environment(), cwd="/", start_new_session=True,
+            )  # fmt: skip
+        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+        try:
+            return self._listen(process, pipes, limit, log)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            for pipe in pipes:
+                if self.closed:  # its end tells that nobody is left in the box
+                    os.set_blocking(pipe.fileno(), True)
+                    while os.read(pipe.fileno(), _CHUNK):
+                        pass
+                pipe.close()
+            process.wait()
+
+    def _listen(
+        self, process: subprocess.Popen[bytes], pipes: Sequence[IO[bytes]], limit: int, log: Callable[[str], None]
+    ) -> bytes:
+        end = time.monotonic() + self.time_limit
+        out, lines = bytearray(), _Lines(log)
+        over = os.pidfd_open(process.pid)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(over, selectors.EVENT_READ)
+            for pipe in pipes:
+                os.set_blocking(pipe.fileno(), False)
+                waiting.register(pipe.fileno(), selectors.EVENT_READ)
+            try:
+                while True:
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        raise BoxError(f"the app ran for more than {self.time_limit:g} seconds and was stopped")
+                    ready = {key.fd for key, _ in waiting.select(left)}
+                    for pipe, take in zip(pipes, (out.extend, lines.take), strict=True):
+                        if pipe.fileno() in ready and not _read(pipe.fileno(), take, limit - len(out)):
+                            waiting.unregister(pipe.fileno())
+                    if len(out) > limit:
+                        raise BoxError(f"the app returned more than {limit} bytes and was stopped")
+                    if ready == {over}:  # it has ended, and all that it said was read
+                        break
+            finally:
+                os.close(over)
+                lines.take(b"\n")
+        # Not reaped yet: its number stays taken until all of its group are killed.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if ended is None or ended.si_code != os.CLD_EXITED or ended.si_status:
+            raise BoxError(f"the app ended with status {ended and ended.si_status}")
+        return bytes(out)
+
+    def _command(self, command: Sequence[str]) -> list[str]:
+        if not self.closed:
+            return list(command)
+        plan = {
+            "parent": os.getpid(), "shown": {path: str(real) for path, real in self._shown().items()},
+            "command": list(command), "user": self._account(), "memory": self.memory,
+        }  # fmt: skip
+        return [sys.executable, "-I", "-S", enter_box.__file__, json.dumps(plan)]
+
+    def _shown(self) -> dict[str, Path]:
+        """Return what can be read, by its path in the box: links are shown as what they stand for."""
+        python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *_code_folders()]
+        found: dict[str, Path] = {}
+        for name in (*_SYSTEM, *python, *map(str, self.data)):
+            path = Path(name)
+            if path.exists():
+                found |= {str(path): path.resolve(), str(path.resolve()): path.resolve()}
+        # What lies in a folder that is shown comes with it, links too.
+        return {path: real for path, real in found.items() if not any(str(up) in found for up in Path(path).parents)}
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        fixed = {
+            "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "app", "LOGNAME": "app",  # noqa: S108
+            "PYTHONPATH": os.pathsep.join(_code_folders()), "FLWR_TELEMETRY_ENABLED": "0",
+        }  # fmt: skip
+        return kept | fixed
+
+    def _account(self) -> tuple[int, int] | None:
+        if self.user is None:
+            return None
+        try:
+            entry = pwd.getpwnam(self.user)
+        except KeyError:
+            raise ConfigError(f"user {self.user!r} is not known on this machine; create it, or name another") from None
+        require(os.geteuid() == 0, "--box-user", self.user, "given by root only", "leave it out")
+        require(entry.pw_uid != 0, "--box-user", self.user, "another user than root", "name another")
+        return entry.pw_uid, entry.pw_gid
+
+
+def pack(*parts: bytes) -> bytes:
+    """Return parts as one string of bytes."""
+    return b"".join(struct.pack("!Q", len(part)) + part for part in parts)
+
+
+def unpack(packed: bytes, count: int) -> list[bytes]:
+    """Return the parts; refuse anything that ``pack`` would not have made of so many."""
+    parts, place = [], 0
+    for _ in range(count):
+        head = packed[place : place + 8]
+        size = struct.unpack("!Q", head)[0] if len(head) == 8 else len(packed)
+        place += 8 + size
+        parts.append(packed[place - size : place])
+    if place != len(packed):
+        raise BoxError(f"{len(packed)} bytes cannot be read as {count} parts")
+    return parts
+
+
+def _code_folders() -> list[str]:
+    """Return where Python looks for code outside its own folders, e.g. a package installed from its source."""
+    own = (sys.prefix, sys.base_prefix)
+    paths = [Path(entry) for entry in sys.path if entry and Path(entry).is_absolute()]
+    return [str(path) for path in paths if path.exists() and not any(path.is_relative_to(folder) for folder in own)]
+
+
+def _read(pipe: int, take: Callable[[bytes], None], room: int) -> bool:
+    """Read what is there, and a byte more than there is room for at most; False at the end."""
+    chunk = os.read(pipe, min(_CHUNK, room + 1))
+    take(chunk)
+    return bool(chunk)
+
+
+class _Lines:
+    """Hands on what is said line by line: printable letters only, and no more than is reasonable."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._rest, self._left = log, b"", _LOG_LIMIT
+
+    def take(self, said: bytes) -> None:
+        said = said[: self._left]
+        self._left -= len(said)
+        *lines, self._rest = (self._rest + said).split(b"\n")
+        for line in filter(None, lines):
+            text = line.decode(errors="replace")[:1000]
+            self._log("".join(letter if letter.isprintable() else " " for letter in text))

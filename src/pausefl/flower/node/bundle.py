@@ -1,0 +1,115 @@
+"""An app's bundle, as Flower builds and sends it: its hash, its files, and what its configuration says."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+from flwr.cli.build import build_fab_from_disk
+
+from pausefl.errors import ConfigError
+
+_MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One bundle and all that is in it, by path.
+
+    ``sha256`` is the hash of the bundle as a whole, as Flower computes it.  Name, version and publisher are what the
+    app says of itself: they are shown, and nothing is decided by them.
+    """
+
+    content: bytes
+    files: Mapping[str, bytes]
+
+    @property
+    def sha256(self) -> str:
+        """The hash by which it is known."""
+        return sha256(self.content)
+
+    @property
+    def app(self) -> Mapping[str, str]:
+        """Publisher, name and version."""
+        project = self._at("project")
+        found = {"publisher": self._at("tool", "flwr", "app").get("publisher", "")}
+        found |= {key: project.get(key, "") for key in ("name", "version")}
+        return {key: str(value) for key, value in found.items()}
+
+    @property
+    def components(self) -> Mapping[str, str]:
+        """The objects that Flower loads, by kind."""
+        return {key: str(value) for key, value in self._at("tool", "flwr", "app", "components").items()}
+
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        """The packages that it asks for; nothing is installed."""
+        found = self._at("project").get("dependencies", [])
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    def hashes(self) -> dict[str, str]:
+        """Return the hash of each file."""
+        return {path: sha256(content) for path, content in self.files.items()}
+
+    def unpack(self, folder: Path) -> None:
+        """Write all files into a folder that is empty."""
+        for path, content in self.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+
+    def _at(self, *keys: str) -> Mapping[str, Any]:
+        found: Any = tomllib.loads(self.files[_CONFIGURATION].decode())
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+def sha256(content: bytes) -> str:
+    """Return the hash as Flower writes it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Return the bundle of an app's folder, built as ``flwr run`` builds it, or the one in a ``.fab`` file."""
+    if path.is_file():
+        return read_bundle(path.read_bytes())
+    if not (path / _CONFIGURATION).is_file():
+        raise ConfigError(f"{path} is no app: it has no {_CONFIGURATION}; name an app's folder, or a .fab file")
+    try:
+        return read_bundle(build_fab_from_disk(path))
+    except (ValueError, click.ClickException) as error:
+        raise ConfigError(f"{path} is no app that Flower can send ({error}); mend it") from None
+
+
+def read_bundle(content: bytes) -> Bundle:
+    """Return the bundle in these bytes; refuse one whose names are ambiguous, or lead out of its folder."""
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            names = [entry.filename for entry in entries]
+            for name in names:
+                if not _is_plain(name) or names.count(name) > 1:
+                    raise ConfigError(
+                        f"bundle has a file {name!r:.200}, but a name must be plain and unique; refuse it"
+                    )
+            if sum(entry.file_size for entry in entries) > _MOST_BYTES:
+                raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; refuse it")
+            bundle = Bundle(content, {name: archive.read(name) for name in names})
+        bundle.app  # noqa: B018 - it must be readable
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, KeyError, EOFError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"this is no app's bundle ({error}); build it with 'flwr build'") from None
+    return bundle
+
+
+def _is_plain(name: str) -> bool:
+    path = PurePosixPath(name)
+    return name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts

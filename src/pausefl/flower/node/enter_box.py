@@ -1,0 +1,208 @@
+"""Enter the box and run one command in it: a script of its own, for Linux, that needs nothing but Python.
+
+``python -I -S enter_box.py PLAN``: PLAN is JSON with ``parent`` (pid), ``shown`` (paths in the box, and the real path
+of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null) and ``memory`` (bytes or null).
+
+Three processes: the first makes the namespaces, the second is their init, builds the file system and gives up all
+rights, the third is the command.  When one of the first two dies, all processes in the box die with it.
+
+Reference: user_namespaces(7), mount_namespaces(7), pivot_root(2), capabilities(7), seccomp(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+NO_BOX = 97
+"""The exit code where the box could not be made."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+_NEW_USER = 0x10000000
+_NEW_OTHERS = 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000 | 0x02000000  # mnt net pid ipc uts cgroup
+_READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
+_DEATH_SIGNAL, _DUMPABLE, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 24, 38, 22, 47
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+
+# By machine: its audit number, mount_setattr, socket, and the system calls that are refused.  Calls that reach other
+# processes, kernel keys or tracing; and io_uring, which opens sockets past the filter.
+_CALLS = {
+    "x86_64": (0xC000003E, 442, 41, (101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427)),
+    "aarch64": (0xC00000B7, 442, 198, (117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427)),
+}
+
+
+def main() -> NoReturn:
+    """Play all three processes; the exit code is the command's."""
+    plan = json.loads(sys.argv[1])
+    _call("prctl", _DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != plan["parent"]:
+        os._exit(1)  # the parent died before it could be watched
+    _write("/proc/self/oom_score_adj", "1000")  # where memory runs out, the box goes first and not the gate outside
+    user, group = os.geteuid(), os.getegid()
+    _call("unshare", _NEW_OTHERS | (0 if plan["user"] else _NEW_USER))
+    if not plan["user"]:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            _write(f"/proc/self/{name}", text)
+    alive, life = os.pipe()
+    _run(lambda: _as_init(plan, alive, life))
+
+
+def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
+    """Build the box, give up all rights, and wait for the command."""
+    _call("prctl", _DEATH_SIGNAL, signal.SIGKILL)
+    os.close(life)
+    os.set_blocking(alive, False)
+    try:
+        if not os.read(alive, 1):
+            os._exit(1)  # the first process died before it could be watched
+    except BlockingIOError:
+        os.close(alive)
+    _build(plan["shown"], own=not plan["user"])
+    _give_up_rights(plan["user"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if plan["memory"]:
+        resource.setrlimit(resource.RLIMIT_AS, (plan["memory"], plan["memory"]))
+    _call("prctl", _DUMPABLE, 0)
+    _filter_calls()
+    command = plan["command"]
+    _run(lambda: os.execve(command[0], command, dict(os.environ)))  # noqa: S606 - told to
+
+
+def _run(play: Callable[[], NoReturn]) -> NoReturn:
+    """Play the next process, and end as it ends."""
+    child = os.fork()
+    if not child:
+        _played(play)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _played(play: Callable[[], NoReturn]) -> NoReturn:
+    try:
+        play()
+    except OSError as error:
+        sys.stderr.write(f"pausefl box: {error}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(NO_BOX)
+
+
+def _build(shown: Mapping[str, str], *, own: bool) -> None:
+    """Make a file system of what is shown, read-only, and of empty folders; leave the machine's behind.
+
+    ``own``: the user namespace is the box's own, so its limits may be changed.
+    """
+    _mount(None, "/", None, _REC | _PRIVATE)
+    base = Path("/tmp")  # noqa: S108 - covered in the box's own list of mounts only
+    _mount("box", f"{base}", "tmpfs", _NO_SUID | _NO_DEV, "mode=0755")
+    (base / "old").mkdir()
+    (base / "new").mkdir()
+    _call("pivot_root", bytes(base), bytes(base / "old"))
+    os.chdir("/")
+    _mount("box", "/new", "tmpfs", _NO_SUID | _NO_DEV, "mode=0755")
+    for path in sorted(shown):  # parents first
+        _show(shown[path], path)
+        _restrict(f"/new{path}", _READ_ONLY | _NO_SUID | _NO_DEV, _RECURSIVE)
+    for name in ("proc", "dev", "tmp"):
+        Path("/new", name).mkdir(exist_ok=True)
+    _mount("box", "/new/dev", "tmpfs", _NO_SUID | _NO_EXEC, "mode=0755")
+    for name in _DEVICES:
+        _show(f"/dev/{name}", f"/dev/{name}")
+    Path("/new/dev/shm").mkdir()
+    Path("/new/dev/fd").symlink_to("/proc/self/fd")
+    for place in ("/new/tmp", "/new/dev/shm"):
+        _mount("box", place, "tmpfs", _NO_SUID | _NO_DEV, "mode=1777")
+    _mount("proc", "/new/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
+    if own:
+        _write("/new/proc/sys/user/max_user_namespaces", "0")
+    _restrict("/new/proc", _READ_ONLY)
+    Path("/new/old").mkdir()
+    _call("pivot_root", b"/new", b"/new/old")
+    os.chdir("/")
+    _call("umount2", b"/old", _DETACH)
+    Path("/old").rmdir()
+    for place in ("/dev", "/"):
+        _restrict(place, _READ_ONLY)
+    os.chdir(base)
+
+
+def _show(real: str, path: str) -> None:
+    source, target = Path(f"/old{real}"), Path(f"/new{path}")
+    (target if source.is_dir() else target.parent).mkdir(parents=True, exist_ok=True)
+    if not source.is_dir():
+        target.touch()
+    _mount(f"{source}", f"{target}", None, _BIND | _REC)
+
+
+def _restrict(path: str, flags: int, how: int = 0) -> None:
+    """Make a mount read-only and so on, with all below it where told so."""
+    wanted = struct.pack("=QQQQ", flags, 0, 0, 0)
+    _call("syscall", _calls()[1], _HERE, path.encode(), how, wanted, len(wanted))
+
+
+def _give_up_rights(user: Sequence[int] | None) -> None:
+    for number in range(64):
+        if _LIBC.prctl(_BOUNDING_DROP, number, 0, 0, 0):
+            break  # beyond the last one that this kernel knows
+    _call("prctl", _AMBIENT, 4, 0, 0, 0)
+    if user:
+        os.setgroups([])
+        os.setresgid(user[1], user[1], user[1])
+        os.setresuid(user[0], user[0], user[0])
+    _call("capset", struct.pack("=II", 0x20080522, 0), bytes(24))
+    _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+
+
+def _filter_calls() -> None:
+    """Allow Unix sockets only (some kinds, such as vsock, belong to no namespace), and refuse a few other calls."""
+    audit, _, socket, refused = _calls()
+    allow, refuse, kill = 0x7FFF0000, 0x00050000 | 13, 0x80000000  # 13: EACCES
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    steps = [
+        (load, 0, 0, 4), (equal, 1, 0, audit), (end, 0, 0, kill),
+        (load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (end, 0, 0, refuse),
+    ]  # fmt: skip
+    for number in refused:
+        steps += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    steps += [(equal, 0, 3, socket), (load, 0, 0, 16), (equal, 1, 0, 1), (end, 0, 0, refuse), (end, 0, 0, allow)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    _call("prctl", _SECCOMP, 2, struct.pack("@HP", len(steps), ctypes.addressof(program)), 0, 0)
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="ascii")
+
+
+def _calls() -> tuple[int, int, int, tuple[int, ...]]:
+    machine = platform.machine()
+    if machine not in _CALLS:
+        raise OSError(f"machine is {machine!r}, but the box knows {', '.join(_CALLS)} only")
+    return _CALLS[machine]
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    words = [None if word is None else word.encode() for word in (source, target, kind)]
+    _call("mount", *words, ctypes.c_ulong(flags), options.encode())
+
+
+def _call(name: str, *words: Any) -> None:
+    if getattr(_LIBC, name)(*words) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+if __name__ == "__main__":
+    _played(main)

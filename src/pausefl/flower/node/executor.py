@@ -1,0 +1,106 @@
+"""The executor of a node: it takes tasks from the SuperNode, and the guard answers each, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.supercore.constant import TaskType
+from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
+from flwr.supercore.utils import disable_process_dumping
+
+from pausefl.flower.node.flower_parts import check_flower
+from pausefl.flower.node.guard import Guard, refusal
+from pausefl.system.child_processes import follow_parent
+
+_executor: Any = import_module("flwr.supercore.superexec.run_superexec")
+_task: Any = import_module("flwr.supernode.runtime.run_clientapp")
+
+
+def run_executor(address: str, guard: str) -> None:
+    """Take tasks from the SuperNode at ``address``, until the parent ends; the secret is read from stdin."""
+    _begin()
+    executor = _GuardedExecutor(guard)
+    _executor.get_executor = lambda *_, **__: executor
+    _executor.run_superexec(
+        runtime_api_address=address, insecure=True, superexec_auth_secret=sys.stdin.buffer.read(),
+        runtime_dependency_install=False,
+    )  # fmt: skip
+
+
+class _GuardedExecutor:
+    """Starts our own task for every type of task: the server chooses the type, and none of Flower's may run here."""
+
+    def __init__(self, guard: str) -> None:
+        self._guard = guard
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def get_eligible_capacity(self, supported_task_types: set[TaskType], **_: Any) -> tuple[set[TaskType], set[str]]:
+        return supported_task_types, set()
+
+    def wait_for_capacity(self, task_type: TaskType | None = None, **_: Any) -> None:
+        return None
+
+    def launch(self, spec: ExecutionSpec) -> LaunchResult:
+        words = json.dumps({"address": spec.runtime_api_address, "type": spec.task_type})
+        self._running.append(begin(spec.token.encode(), "task", words, self._guard))
+        return LaunchResult.accepted()
+
+    def reconcile(self) -> None:
+        self._running = [process for process in self._running if process.poll() is None]
+
+    def close(self) -> None:
+        for process in self._running:
+            process.kill()
+
+
+def run_task(words: str, guard: str) -> None:
+    """Answer the one message of a task; the token is read from stdin."""
+    _begin()
+    task = json.loads(words)
+    install_guard(Guard.of(guard), task["type"])
+    _task.run_clientapp(
+        runtime_api_address=task["address"], token=sys.stdin.read(), insecure=True, runtime_dependency_install=False
+    )
+
+
+def install_guard(guard: Guard, task_type: str) -> None:
+    """Put the guard where Flower would unpack an app, and where it would load and call it."""
+    bundles: list[bytes] = []
+
+    def answer(message: Message, context: Context) -> Message:
+        # Other kinds of task have other rights, and no mod stands before them.
+        if task_type != TaskType.CLIENT_APP or len(bundles) != 1:
+            return refusal(message)
+        return guard.answer(bundles[0], message, context)
+
+    def load(*_: object) -> Callable[[Message, Context], Message]:
+        return answer
+
+    _task.install_from_fab = lambda content, **_: bundles.append(content)
+    _task.get_project_dir = lambda *_: Path()
+    _task.get_load_client_app_fn = lambda **_: load
+
+
+def begin(secret: bytes, *words: str) -> subprocess.Popen[bytes]:
+    """Start one of a node's own processes; it reads its secret from stdin, where no list of processes shows it."""
+    # -P: no code from the folder it is started in.  A session of its own: Ctrl-C is for the first process, which then
+    # ends the others in order.
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", *words]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - our own words
+    if process.stdin is not None:
+        process.stdin.write(secret)
+        process.stdin.close()
+    return process
+
+
+def _begin() -> None:
+    follow_parent()
+    disable_process_dumping(strict=False)  # then a process of the same user cannot look into this one
+    check_flower()

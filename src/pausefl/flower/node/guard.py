@@ -1,0 +1,84 @@
+"""The guard of a node: whether a message's app was reviewed, and the owner's gate around the app in its box."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+
+from flwr.app import Context, Message
+from flwr.common.serde import context_to_proto, message_to_proto, recorddict_from_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
+from flwr.supercore import log
+
+from pausefl.flower.client import NODE_KEY, PrivateUpdate
+from pausefl.flower.node.box import Box, pack, unpack
+from pausefl.flower.node.bundle import sha256
+from pausefl.flower.node.reviewed_apps import ReviewedApps
+from pausefl.flower.protocol import Refusal
+
+_REPLY_TIMES, _REPLY_MORE = 8, 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What an owner has decided about the code on the node.
+
+    Law: an answer is the gate's, or one fixed refusal.  A bundle whose hash is not on the list is not even unpacked.
+    The code of one that is runs in the box only, and everything that comes out of the box goes through the gate.
+    """
+
+    owner: Path
+    reviewed: Path
+    box: Box
+
+    def answer(self, bundle: bytes, message: Message, context: Context) -> Message:
+        """Answer one message to the app in this bundle."""
+        try:
+            known = sha256(bundle) in ReviewedApps(self.reviewed)
+        except Exception as error:
+            log(ERROR, "pausefl: %s", error)
+            known = False
+        if not known:
+            log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
+            return refusal(message)
+
+        def app(asked: Message, given: Context) -> Message:
+            return run_boxed(self.box, bundle, asked, given)
+
+        context.node_config[NODE_KEY] = str(self.owner)
+        return PrivateUpdate()(message, context, app)
+
+    def text(self) -> str:
+        """Return it as text, for another process."""
+        return json.dumps(asdict(self), default=str)
+
+    @staticmethod
+    def of(text: str) -> Guard:
+        """Return what ``text`` was made of."""
+        values = json.loads(text)
+        box = values["box"]
+        folders = {name: tuple(map(Path, box[name])) for name in ("data", "hidden")}
+        return Guard(owner=Path(values["owner"]), reviewed=Path(values["reviewed"]), box=Box(**{**box, **folders}))
+
+
+def refusal(message: Message) -> Message:
+    """Return the answer to a message whose app may not run."""
+    return Message(Refusal("unreviewed").error(), reply_to=message)
+
+
+def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Message:
+    """Return the answer of the app in a bundle, run in the box; raise whatever goes wrong.
+
+    The app's state in the context is kept for its next message, as Flower does it.
+    """
+    known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(context))]
+    request = pack(bundle, *known)
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
+    most = _REPLY_TIMES * len(request) + _REPLY_MORE
+    reply = box.run(command, request, most, lambda line: log(INFO, "app says: %s", line))
+    content, state = (recorddict_from_proto(RecordBytes.FromString(part)) for part in unpack(reply, 2))
+    context.state = state
+    return Message(content, reply_to=message)

@@ -1,0 +1,120 @@
+"""Start a node: SuperNode and guarded executor together; when one of them ends, so does the other."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pausefl.errors import ConfigError, WorkerError
+from pausefl.flower.node.box import Box, BoxError
+from pausefl.flower.node.executor import begin
+from pausefl.flower.node.flower_parts import check_flower
+from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.supernode import check_options
+from pausefl.owner.gate import Gate
+from pausefl.owner.owner_file import read_owner
+
+_PATIENCE = 60.0
+_INSIDE = """
+import os, socket, sys
+for path in sys.stdin.read().split("\\0"):
+    if path and os.path.lexists(path):
+        sys.exit(f"{path} is in reach")
+for family in (socket.AF_INET, socket.AF_INET6):
+    try:
+        socket.socket(family)
+    except OSError:
+        continue
+    sys.exit("the network is in reach")
+if sorted(filter(str.isdigit, os.listdir("/proc"))) != ["1", "2"]:
+    sys.exit("other processes are in reach")
+print("closed")
+"""
+
+NOT_PROTECTED = (
+    "--no-box: an app can open connections, and read and change whatever your account can, the ledger and the owner's "
+    "file too.  Keep only apps on the list that you trust as you trust this machine"
+)
+"""What an owner is told who runs apps without the box."""
+
+
+def check(guard: Guard, options: Sequence[str]) -> Guard:
+    """Check everything that can be checked before anything runs; return the guard with all that must be hidden."""
+    check_flower()
+    secret = check_options(options)
+    owner = read_owner(guard.owner, {})
+    Gate(owner)  # it opens the ledger, and refuses one that cannot be used
+    own = [guard.owner, owner.ledger, guard.reviewed]
+    guard = replace(guard, box=replace(guard.box, hidden=(*(path.resolve().parent for path in own), *secret)))
+    if guard.box.closed:
+        check_box(guard.box, [str(path.resolve()) for path in own])
+    return guard
+
+
+def check_box(box: Box, hidden: Sequence[str]) -> None:
+    """Look from inside whether the box is closed; refuse one that is not, or cannot be made."""
+    said: list[str] = []
+    try:
+        told = box.run([sys.executable, "-c", _INSIDE], "\0".join(hidden).encode(), 100, said.append)
+    except BoxError as error:
+        raise ConfigError(
+            f"this machine makes no closed box for apps ({'; '.join(said) or error}); allow user namespaces, or give "
+            "--box-user as root, or give --no-box and read what it does not protect"
+        ) from None
+    if told.strip() != b"closed":
+        raise ConfigError("the box said nothing of itself; give --no-box and read what it does not protect")
+
+
+def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> None:
+    """Run the node until it is interrupted; raise if SuperNode or executor ends by itself."""
+    secret, port = secrets.token_bytes(32), _free_port()
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        running["SuperNode"] = begin(secret, "supernode", str(port), *options)
+        _wait_for(port, running["SuperNode"])
+        running["executor"] = begin(secret, "executor", f"127.0.0.1:{port}", guard.text())
+        say("SuperNode and guarded executor run; Ctrl-C ends both")
+        while True:
+            for name, process in running.items():
+                if process.poll() is not None:
+                    raise WorkerError(
+                        f"the {name} ended with code {process.returncode}, so the node stops; see what it said"
+                    )
+            time.sleep(0.2)
+    finally:
+        _end(list(running.values()))
+
+
+def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(how)
+        end = time.monotonic() + 10.0
+        for process in running:
+            try:
+                process.wait(timeout=max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while process.poll() is None and time.monotonic() < end:
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise WorkerError(f"the SuperNode does not listen on 127.0.0.1:{port}, so the node stops; see what it said")
