@@ -49,14 +49,6 @@ def _root(
     """Low-latency, privacy-aware client selection for federated learning."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """A polite request to stop: cleans up as Ctrl-C does."""
-
-
-def _terminate(*_: object) -> None:
-    raise _Terminated
-
-
 def _complain(message: str) -> None:
     """Print one line, whatever was quoted in it: a name may hold line ends or control a terminal."""
     typer.echo("pausefl: " + "".join(c if c.isprintable() else " " for c in message), err=True)
@@ -71,9 +63,18 @@ def main(arguments: list[str] | None = None) -> None:
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):  # tables have lines that an ASCII terminal cannot show
             output.reconfigure(errors="replace")
-    signal.signal(signal.SIGTERM, _terminate)
+    terminated = []
+
+    def terminate(number: int, _: object) -> None:
+        """A polite request to stop: clean up as with Ctrl-C."""
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         code = finished(typer.main.get_command(app)).main(arguments, prog_name="pausefl", standalone_mode=False)
+        if code == 130:  # typer has caught the interrupt
+            raise KeyboardInterrupt
     except click.ClickException as error:
         old = (arguments or sys.argv[1:] or [""])[0]
         if old in MOVED:
@@ -92,9 +93,9 @@ def main(arguments: list[str] | None = None) -> None:
         what = f"{error.filename} cannot be used ({error.strerror}); name another" if error.filename else str(error)
         _complain(what)
         code = 2
-    except (click.Abort, KeyboardInterrupt) as stop:
+    except (click.Abort, KeyboardInterrupt):
         typer.echo("pausefl: interrupted", err=True)
-        code = 143 if isinstance(stop, _Terminated) else 130
+        code = 143 if terminated else 130
     sys.exit(code)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +22,10 @@ _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfil
 
 def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     """Refuse options that would undo the guard; return the folders of the SuperNode's own secrets."""
-    parser = _supernode._parse_args_run_supernode()
-    given = parser.parse_args(list(options))
+    # Parsed as Flower does it, which also takes the beginnings of options.
+    given = _supernode._parse_args_run_supernode().parse_args(list(options), Namespace(**dict.fromkeys(_OURS)))
     for name in _OURS:
-        if getattr(given, name) != parser.get_default(name):
+        if getattr(given, name) is not None:
             option = "--" + name.replace("_", "-")
             raise ConfigError(f"{option} is set by pausefl node itself, or an app could run past it; leave it out")
     if given.runtime_dependency_install:

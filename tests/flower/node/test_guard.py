@@ -1,0 +1,261 @@
+"""What leaves a node: the gate's answer or one fixed refusal, whatever the app is and does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import socket
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.supercore.constant import TaskType
+
+from pausefl.flower.node import executor
+from pausefl.flower.node.bundle import load_bundle
+from pausefl.flower.node.guard import Guard
+from pausefl.flower.protocol import Refusal
+
+# Each is one way in which training can go wrong, in a manner that data could decide.
+FAILING = {
+    "raises": 'raise ValueError("patient 17")',
+    "exits": "os._exit(3)",
+    "exits as if all were well": "os._exit(0)",
+    "leaves": "sys.exit(0)",
+    "segmentation fault": "import ctypes; ctypes.string_at(0)",
+    "aborts": "os.abort()",
+    "kills itself": "os.kill(os.getpid(), 9)",
+    "out of memory": "np.ones(1 << 40)",
+    "endless": "while True: pass",
+    "endless, and mute": "os.close(1); os.close(2)\nwhile True: pass",
+    "floods": "while True: os.write(3, b'x' * 65536); os.write(4, b'x' * 65536)",
+    "too much": "return answer(message, ArrayRecord({'w': Array(np.zeros(30_000_000))}))",
+    "rubbish": "for fd in range(3, 10): os.path.exists(f'/proc/self/fd/{fd}') and os.write(fd, b'x')\nos._exit(0)",
+    "no number": "return answer(message, changed(message, float('nan')))",
+    "wrong shapes": "return answer(message, ArrayRecord({'w': Array(np.zeros(3)), 'b': Array(np.zeros(1))}))",
+    "objects": "record = changed(message); record['w'].data = b'\\x93NUMPY'\nreturn answer(message, record)",
+    "nothing": "return None",
+    "an error": "from flwr.app import Error; return Message(Error(1, 'patient 17'), reply_to=message)",
+    "leaves a process behind": "import subprocess; subprocess.Popen(['sleep', '600']); raise ValueError",
+}
+
+
+def shape_of(reply: Message) -> Any:
+    """Everything in a reply but the noised numbers themselves."""
+    assert reply.has_content(), reply.error
+    arrays = {name: (array.dtype, array.shape, len(array.data)) for name, array in reply.content["arrays"].items()}
+    others = {key: dict(record) for key, record in reply.content.items() if key != "arrays"}
+    return list(reply.content), arrays, others, reply.metadata.message_type
+
+
+@pytest.fixture
+def honest(node: Any) -> Any:
+    return shape_of(node.ask(node.app().content))
+
+
+def test_an_app_without_the_mod_is_noised_and_charged(node: Any, kit: ModuleType) -> None:
+    reply = node.ask(node.app().content)
+    assert node.charges == 1
+    assert reply.content["metrics"] == {"num-examples": 1}
+    assert reply.content["pausefl"] == {"name": "clinic", "releases": 1}
+    assert np.linalg.norm(kit.update(reply)) > 3  # the clip is 1: the rest is noise
+
+
+def test_an_app_that_carries_the_mod_is_charged_once_and_trains(node: Any, kit: ModuleType) -> None:
+    client = "from pausefl.flower import PrivateUpdate\n" + kit.PLAIN.replace(
+        "ClientApp()", "ClientApp(mods=[PrivateUpdate()])"
+    )
+    boxed = node.app(client + "\n    print('never')\n")
+    reply = node.ask(boxed.content)
+    assert node.charges == 1
+    assert reply.content["pausefl"]["releases"] == 1
+
+
+def test_what_the_app_trained_is_what_leaves(node: Any, kit: ModuleType) -> None:
+    """At an epsilon of a million there is hardly any noise: the update, clipped, is seen through it."""
+    owner = node.guard.owner
+    owner.write_text(
+        owner.read_text().replace("budget = 8.0", "budget = 4e6").replace('"privunit"', '"gaussian"\ndelta = 1e-6')
+    )
+    found = kit.update(node.ask(node.app().content))
+    expected = np.full(210, 0.5) / np.linalg.norm(np.full(210, 0.5))
+    np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("why", FAILING)
+def test_a_training_that_fails_is_like_any_other(
+    why: str, node: Any, kit: ModuleType, honest: Any, tmp_path: Path
+) -> None:
+    """The law of replies, over whatever can happen in the box."""
+    other = kit.node_of(kit.make_owner(tmp_path / "other")).limited(time_limit=6.0, memory=4 << 30)
+    bundle = other.app(kit.train_in(FAILING[why]))
+    assert shape_of(other.ask(bundle.content)) == honest
+    assert other.charges == 1
+
+
+def test_the_reasons_stay_in_the_owners_log(node: Any, kit: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("flwr").propagate = True
+    reply = node.ask(node.app(kit.train_in('raise ValueError("patient \\x1b[31m17")')).content)
+    assert "app says: ValueError: patient  [31m17" in caplog.text
+    assert b"patient" not in repr(reply).encode() and b"patient" not in reply.content["arrays"]["w"].data
+
+
+def test_one_byte_more_is_another_app(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    node.apps.add(load_bundle(folder))
+    with (folder / "tried" / "client.py").open("a") as file:
+        file.write("#")
+    refused = node.ask(load_bundle(folder).content)
+    assert Refusal.of(refused.error) == Refusal("unreviewed")
+    assert node.charges == 0
+
+
+def test_an_unreviewed_bundle_is_not_even_unpacked(node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("a bundle was opened")
+
+    monkeypatch.setattr(zipfile.ZipFile, "__init__", opened)
+    for content in (b"", b"rubbish", b"PK\x03\x04", os.urandom(1000)):
+        assert Refusal.of(node.ask(content).error) == Refusal("unreviewed")
+    assert node.charges == 0
+
+
+def test_a_list_that_cannot_be_used_lets_nothing_run(node: Any) -> None:
+    bundle = node.app()
+    node.guard.reviewed.chmod(0o666)
+    assert Refusal.of(node.ask(bundle.content).error) == Refusal("unreviewed")
+    node.guard.reviewed.chmod(0o600)
+    node.guard.reviewed.write_text("app = 3")
+    assert Refusal.of(node.ask(bundle.content).error) == Refusal("unreviewed")
+    node.guard.reviewed.unlink()
+    assert Refusal.of(node.ask(bundle.content).error) == Refusal("unreviewed")
+    assert node.charges == 0
+
+
+def test_a_withdrawn_app_does_not_run_from_the_next_message_on(node: Any) -> None:
+    bundle = node.app()
+    assert node.ask(bundle.content, 1).has_content()
+    node.apps.withdraw(bundle.sha256[:8])
+    assert Refusal.of(node.ask(bundle.content, 2).error) == Refusal("unreviewed")
+
+
+def test_names_and_versions_with_paths_lead_nowhere(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    before = {path for path in tmp_path.rglob("*") if "app-" not in str(path)}
+    bundle = node.app(version="../../../planted")
+    assert node.ask(bundle.content).has_content()
+    fresh = {path for path in tmp_path.rglob("*") if "app-" not in str(path)} - before
+    assert {path.name.split("-")[0] for path in fresh} <= {"reviewed", "ledger.db", "in", "head"} | {
+        path.name.split("-")[0] for path in (node.folder / "ledger.db-replies").iterdir()
+    }
+    assert not list(Path(os.environ.get("FLWR_HOME", Path.home() / ".flwr")).glob("apps/*planted*"))
+
+
+def test_evaluation_does_not_call_the_app(node: Any, kit: ModuleType) -> None:
+    client = (
+        kit.HEAD
+        + "\n@app.evaluate()\ndef evaluate(message, context):\n    context.state['ran'] = ConfigRecord({'a': 1})\n"
+    )
+    bundle = node.app(client)
+    for kind in ("evaluate", "query", "train.other"):
+        reply = node.ask(bundle.content, 1, kind)
+        if kind != "train.other":
+            assert Refusal.of(reply.error) is not None
+    assert "ran" not in node.context.state
+
+
+def test_two_apps_in_turn(node: Any, kit: ModuleType) -> None:
+    one, two = node.app(), node.app(kit.PLAIN + "\n# another\n", name="other")
+    assert [
+        node.ask(app.content, number).content["pausefl"]["releases"] for number, app in ((1, one), (2, two), (3, one))
+    ] == [1, 2, 3]
+
+
+def test_the_state_of_an_app_lives_on(node: Any, kit: ModuleType) -> None:
+    body = "seen = context.state.config_records.get('seen', ConfigRecord({'n': 0}))\n"
+    body += "context.state['seen'] = ConfigRecord({'n': seen['n'] + 1})\nreturn answer(message, changed(message))"
+    bundle = node.app(kit.train_in(body))
+    node.ask(bundle.content, 1)
+    node.ask(bundle.content, 2)
+    assert node.context.state["seen"]["n"] == 2
+
+
+def test_a_repeated_request_does_not_call_the_app_again(node: Any, kit: ModuleType) -> None:
+    body = "seen = context.state.config_records.get('seen', ConfigRecord({'n': 0}))\n"
+    body += "context.state['seen'] = ConfigRecord({'n': seen['n'] + 1})\nreturn answer(message, changed(message))"
+    bundle = node.app(kit.train_in(body))
+    first, again = node.ask(bundle.content), node.ask(bundle.content)
+    assert first.content["arrays"]["w"].data == again.content["arrays"]["w"].data
+    assert node.context.state["seen"]["n"] == 1
+    assert node.charges == 1
+
+
+@pytest.fixture
+def victim() -> Iterator[int]:
+    """A process of the same user that an app must not be able to stop."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        process.kill()
+
+
+def tried(node: Any, kit: ModuleType, victim: int, *only: str) -> tuple[Message, dict[str, str], bool]:
+    """Run the hostile app: return the reply, what it says of its attempts, and whether it got through to a listener."""
+    bundle = node.app(kit.HOSTILE.read_text())
+    paths = [node.folder, node.guard.owner, node.folder / "ledger.db", node.guard.reviewed, "/etc/passwd", "/run"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        target = {"port": listener.getsockname()[1], "victim": victim, "paths": list(map(str, paths)), "only": only}
+        node.context.run_config["target"] = json.dumps(target).encode().hex()
+        reply = node.ask(bundle.content)
+        heard = bool(select.select([listener], [], [], 0)[0])
+    return reply, json.loads(str(node.context.state["found"]["text"])), heard
+
+
+def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int) -> None:
+    """The app tries everything it can think of, and writes down what worked."""
+    reply, found, heard = tried(node, kit, victim, "")
+    assert [name for name, what in found.items() if what == "worked"] == []
+    assert len(found) == 28 + 12
+    assert not heard
+    os.kill(victim, 0)
+    assert list(reply.content) == ["arrays", "metrics", "pausefl"]
+    assert reply.content["metrics"] == {"num-examples": 1}
+    assert reply.content["pausefl"] == {"name": "clinic", "releases": 1}
+    assert np.linalg.norm(kit.update(reply)) < 1e3  # of an update whose entries are a million, the clip left 1
+
+
+def test_without_the_box_the_same_attempts_work(node: Any, kit: ModuleType, victim: int) -> None:
+    """So the test above can fail; what leaves through the gate is noised all the same."""
+    names = ("tcp", "udp", "processes", "stop another", "read ")  # of those that change nothing on this machine
+    reply, found, heard = tried(open_node := node.limited(closed=False), kit, victim, *names)
+    assert {name for name, what in found.items() if what == "failed"} <= {"tcp6"}
+    assert len(found) == 11 and open_node.charges == 1
+    assert heard
+    assert reply.content["metrics"] == {"num-examples": 1}
+    assert np.linalg.norm(kit.update(reply)) < 1e3
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TaskType if kind != TaskType.CLIENT_APP])
+def test_other_kinds_of_task_are_refused(
+    kind: TaskType, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("install_from_fab", "get_project_dir", "get_load_client_app_fn"):
+        monkeypatch.setattr(executor._task, name, None)  # restored afterwards
+    executor.install_guard(node.guard, kind)
+    executor._task.install_from_fab(node.app().content, skip_prompt=True)
+    load = executor._task.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
+    reply = load("a/b", "1.0", "hash")(message=kit.request(), context=node.context)
+    assert Refusal.of(reply.error) == Refusal("unreviewed")
+    assert node.charges == 0
+
+
+def test_a_guard_survives_the_way_to_another_process(node: Any) -> None:
+    guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/root/x"),)).guard
+    assert Guard.of(guard.text()) == guard
