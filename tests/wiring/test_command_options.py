@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import shlex
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
@@ -37,6 +38,23 @@ from pausefl.studies.evidence import gather
 
 Ask = Callable[[str], "Seen"]
 
+APP = """
+[project]
+name = "{}"
+version = "1.0"
+[tool.flwr.app]
+publisher = "p"
+components = {{serverapp = "it:app", clientapp = "it:app"}}
+"""
+REVIEWED = """
+[[app]]
+sha256 = "{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}{0}1111111111111111aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb"
+publisher = "p"
+name = "{0}"
+version = "1"
+reviewed = "2026-01-01"
+files = {{}}
+"""
 FILES = {
     "run.toml": """
         learning.enabled = false
@@ -70,6 +88,14 @@ FILES = {
         selection = {policy = "random", per_round = 2}
         privacy.enabled = false
         run.rounds = 6""",
+    "app/pyproject.toml": APP.format("wombat"),
+    "other-app/pyproject.toml": APP.format("quokka"),
+    "app/it.py": "app = None",
+    "other-app/it.py": "app = None",
+    "none.toml": "app = []",
+    "apps.toml": REVIEWED.format("a") + REVIEWED.format("b"),
+    "withdrawn-1.toml": REVIEWED.format("a") + REVIEWED.format("b"),
+    "withdrawn-2.toml": REVIEWED.format("a") + REVIEWED.format("b"),
     "wombat.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
     "quokka.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
 }
@@ -121,6 +147,7 @@ def raw(data: Dataset) -> list[bytes]:
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("stock")
     for name, content in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
     for name, count in (("small", 40), ("large", 60)):
         store_dataset(images("mnist", count), folder / name)
@@ -205,6 +232,24 @@ def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int 
 
 def owned(seen: Seen) -> Owner:
     return read_owner(seen.folder / "a" / "owner.toml")
+
+
+def listed(seen: Seen) -> list[str]:
+    """The apps on the list that a call has made."""
+    path = seen.folder / "list.toml"
+    return [app["name"] for app in tomllib.loads(path.read_text())["app"]] if path.exists() else []
+
+
+# The SuperNode ends at once: its two options contradict each other.
+START = "--owner @one/owner.toml {} -- --insecure --root-certificates x"
+
+
+def started(*ends: str) -> Callable[..., bool]:
+    """The law of a node that says these things of itself when it starts, and ends because its SuperNode does."""
+    return lambda *all_: all(
+        end in s.out + s.err and s.code == 2 and "the SuperNode does not listen" in s.err
+        for end, s in zip(ends, all_, strict=True)
+    )
 
 
 def sizes(seen: Seen, place: str = "out") -> int:
@@ -379,6 +424,41 @@ OPTIONS = (
            lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (
                Laplace(unit="coordinate", width=1.0), Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-5),
                PrivUnit(l2=1.0), PrivUnit(l2=1.0, norm="private"))]),
+    Option("node review", "app", ("@app --apps list.toml --yes", "@other-app --apps list.toml --yes"),
+           lambda *both: [listed(s) for s in both] == [["wombat"], ["quokka"]]),
+    Option("node review", "owner", ("@app --owner @one/owner.toml", "@app --owner @nobody.toml"),
+           lambda a, b: "SHA-256" in a.out and "nobody.toml is no owner's file" in b.err),
+    Option("node review", "apps", ("@app --apps @none.toml", "@app --apps @apps.toml", "@app --apps @run.toml"),
+           lambda a, b, c: "SHA-256" in a.out and a.out == b.out and "is not a known key" in c.err),
+    Option("node review", "yes", ("@app --apps list.toml", "@app --apps list.toml --yes"),
+           lambda a, b: a.code != 0 and "SHA-256" in a.out and [listed(s) for s in (a, b)] == [[], ["wombat"]]),
+    Option("node list", "owner", ("--owner @one/owner.toml", "--owner @nobody.toml"),
+           lambda a, b: "no app may run" in a.out and b.code == 2),
+    Option("node list", "apps", ("--apps @none.toml --json", "--apps @apps.toml --json"),
+           lambda *both: [[app["name"] for app in s.json] for s in both] == [[], ["a", "b"]]),
+    Option("node list", "as_json", ("--apps @apps.toml", "--apps @apps.toml --json"), table_or_json),
+    Option("node withdraw", "sha256", ("aaaaaaaa --apps @withdrawn-1.toml", "cccccccc --apps @withdrawn-1.toml"),
+           lambda a, b: "p/a 1 may not run any more" in a.out and "of 0 hashes" in b.err),
+    Option("node withdraw", "owner", ("aaaaaaaa --owner @one/owner.toml", "aaaaaaaa --owner @nobody.toml"),
+           lambda a, b: "one/reviewed-apps.toml" in a.err and "nobody.toml is no owner's file" in b.err),
+    Option("node withdraw", "apps", ("bbbbbbbb --apps @withdrawn-2.toml", "bbbbbbbb --apps @none.toml"),
+           lambda a, b: "p/b 1 may not run any more" in a.out and "of 0 hashes" in b.err),
+    Option("node start", "owner", (START.format(""), START.replace("@one", "@nobody").format("")),
+           lambda a, b: started("in a box")(a) and "nobody/owner.toml does not exist" in b.err),
+    Option("node start", "supernode", (START.format(""), f"{START.format('')} --port 99"),
+           lambda a, b: started("in a box")(a) and "--port is set by pausefl node itself" in b.err),
+    Option("node start", "apps", (START.format(""), START.format("--apps @apps.toml")),
+           started("0 reviewed apps", "2 reviewed apps")),
+    Option("node start", "data", (START.format(""), START.format("--data @small --data @large")),
+           started("no data folder", "large")),
+    Option("node start", "time_limit", (START.format(""), START.format("--time-limit 5")),
+           started("at most 3600 seconds, and", "at most 5 seconds, and")),
+    Option("node start", "memory_limit", (START.format(""), START.format("--memory-limit 9000")),
+           started("3600 seconds, and", "3600 seconds and 9000 MiB, and")),
+    Option("node start", "box_user", (START.format(""), START.format("--box-user nobody-knows")),
+           lambda a, b: started("in a box,")(a) and "'nobody-knows' is not known on this machine" in b.err),
+    Option("node start", "no_box", (START.format(""), START.format("--no-box")),
+           started("in a box", "--no-box: an app can open connections")),
     Option("audit", "epsilon", (ATTACK, ATTACK.replace("--epsilon 1", "--epsilon 2")),
            lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
     Option("audit", "source", tuple(ATTACK.replace("simulated", s) for s in ("simulated", "secure", "both")),

@@ -73,8 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, terminate)
     try:
         code = finished(typer.main.get_command(app)).main(arguments, prog_name="pausefl", standalone_mode=False)
-        if code == 130:  # typer has caught the interrupt
-            raise KeyboardInterrupt
+        if code == 130 and terminated:  # typer has caught the interrupt
+            code = 143
     except click.ClickException as error:
         old = (arguments or sys.argv[1:] or [""])[0]
         if old in MOVED:

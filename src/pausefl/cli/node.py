@@ -13,6 +13,7 @@ from pausefl.cli.options import PRIVACY, AsJson
 from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pausefl.flower.node.box import Box
     from pausefl.flower.node.bundle import Bundle
     from pausefl.flower.node.reviewed_apps import ReviewedApps
 
@@ -22,8 +23,8 @@ commands = typer.Typer(
 app.add_typer(commands, rich_help_panel=PRIVACY)
 
 Owner: TypeAlias = Annotated[Path | None, typer.Option(help="Your owner's file; the list of apps lies beside it.")]
-List: TypeAlias = Annotated[
-    Path | None, typer.Option("--list", help="The list of reviewed apps, if it lies elsewhere.")
+Apps: TypeAlias = Annotated[
+    Path | None, typer.Option(help="The list of reviewed apps, if it lies elsewhere.")
 ]
 
 
@@ -31,27 +32,27 @@ List: TypeAlias = Annotated[
 def review(
     app: Annotated[Path, typer.Argument(help="An app's folder, or its .fab file.")],
     owner: Owner = None,
-    listed: List = None,
+    apps: Apps = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask: you have read the app's code.")] = False,
 ) -> None:
     """Show what is in an app, and let it run on this node if you agree.  Read its code first."""
     from pausefl.flower.node.bundle import load_bundle
 
-    apps, bundle = _apps(owner, listed), load_bundle(app)
-    typer.echo("\n".join(_lines(bundle, apps)))
-    if bundle.sha256 in apps:
+    reviewed, bundle = _apps(owner, apps), load_bundle(app)
+    typer.echo("\n".join(_lines(bundle, reviewed)))
+    if bundle.sha256 in reviewed:
         typer.echo("It is on your list already.")
     elif yes or typer.confirm("May exactly this app run on your data?"):
-        apps.add(bundle)
+        reviewed.add(bundle)
         typer.echo("It is on your list now.  Change one byte, and it is refused until you review it again.")
     else:
         typer.echo("It is not on your list.")
 
 
 @commands.command(name="list")
-def show(owner: Owner = None, listed: List = None, as_json: AsJson = False) -> None:
+def show(owner: Owner = None, apps: Apps = None, as_json: AsJson = False) -> None:
     """Print the apps that may run on this node."""
-    found = _apps(owner, listed).read()
+    found = _apps(owner, apps).read()
     if as_json:
         typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
         return
@@ -65,10 +66,10 @@ def show(owner: Owner = None, listed: List = None, as_json: AsJson = False) -> N
 def withdraw(
     sha256: Annotated[str, typer.Argument(help="The app's hash, or 8 digits or more of its beginning.")],
     owner: Owner = None,
-    listed: List = None,
+    apps: Apps = None,
 ) -> None:
     """Take an app off the list: it does not run from the next message on."""
-    gone = _apps(owner, listed).withdraw(sha256)
+    gone = _apps(owner, apps).withdraw(sha256)
     typer.echo(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more")
 
 
@@ -79,7 +80,7 @@ def start(
         list[str] | None,
         typer.Argument(help="Options of flower-supernode, after --: --superlink, --root-certificates, --node-config …"),
     ] = None,
-    listed: List = None,
+    apps: Apps = None,
     data: Annotated[
         list[Path] | None, typer.Option(help="A folder that apps may read; may be repeated. Apps read no other data.")
     ] = None,
@@ -104,30 +105,36 @@ def start(
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
     box = Box(data=folders, time_limit=time_limit, memory=memory, user=box_user, closed=not no_box)
-    guard = Guard(owner=owner.expanduser().absolute(), reviewed=_place(owner, listed), box=box)
+    guard = Guard(owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box)
     guard = check(guard, supernode or ())
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
-    count = len(ReviewedApps(guard.reviewed).read())
-    typer.echo(f"{count} reviewed apps may run; they may read {', '.join(map(str, folders)) or 'no data folder'}")
+    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
     run(guard, supernode or (), typer.echo)
 
 
-def _place(owner: Path | None, listed: Path | None) -> Path:
+def _terms(box: Box) -> str:
+    kind = "in a box" if box.closed else "without a box"
+    limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB" if box.memory else "")
+    who = f" as {box.user}" if box.user else ""
+    return f"{kind}{who}, for at most {limits}, and read {', '.join(map(str, box.data)) or 'no data folder'}"
+
+
+def _place(owner: Path | None, apps: Path | None) -> Path:
     from pausefl.flower.node.reviewed_apps import FILE
 
-    if listed is None and owner is None:
-        raise ConfigError("it is not told whose list of apps is meant; give --owner FILE, or --list FILE")
-    place = listed if owner is None or listed is not None else owner.expanduser().resolve().with_name(FILE)
+    if apps is None and owner is None:
+        raise ConfigError("it is not told whose list of apps is meant; give --owner FILE, or --apps FILE")
+    place = apps if owner is None or apps is not None else owner.expanduser().resolve().with_name(FILE)
     return Path(str(place)).expanduser().absolute()
 
 
-def _apps(owner: Path | None, listed: Path | None) -> ReviewedApps:
+def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     from pausefl.flower.node.reviewed_apps import ReviewedApps
 
     if owner is not None and not owner.expanduser().is_file():
         raise ConfigError(f"{owner} is no owner's file; write one with: pausefl owner init")
-    return ReviewedApps(_place(owner, listed))
+    return ReviewedApps(_place(owner, apps))
 
 
 def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:

@@ -17,23 +17,12 @@ from pausefl.flower.node.box import Box
 from pausefl.flower.node.bundle import Bundle, load_bundle
 from pausefl.flower.node.guard import Guard
 from pausefl.flower.node.reviewed_apps import FILE, ReviewedApps
+from pausefl.owner.owner_init import init_owner
 from pausefl.privacy import SqliteLedger
 
 collect_ignore = ["hostile_client.py"]
 HOSTILE = Path(__file__).with_name("hostile_client.py")
 
-OWNER = """
-name = "clinic"
-
-[schedule]
-kind = "fixed-horizon"
-budget = 8.0
-releases = 4
-
-[mechanism]
-kind = "privunit"
-l2 = 1.0
-"""
 CONFIG = """
 [project]
 name = "{name}"
@@ -145,9 +134,7 @@ class Node:
 
 
 def make_owner(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "owner.toml").write_text(OWNER)
-    SqliteLedger.create(folder / "ledger.db")
+    init_owner(folder, "clinic")
     return folder / "owner.toml"
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+from pausefl.system.child_processes import follow_parent
 
 
 def main(role: str, *words: str) -> None:
-    """Be one of them."""
+    """Be one of them; all but the app, which has a box that ends it, are told the parent that they end with."""
     if role == "app":
         from pausefl.flower.node.boxed_app import main as run
 
         run()
-    elif role == "supernode":
+        return
+    parent, *rest = words
+    follow_parent()
+    if os.getppid() != int(parent):
+        sys.exit(1)  # it died before it could be followed
+    if role == "supernode":
         from pausefl.flower.node.supernode import run_supernode
 
-        run_supernode(*words)
+        run_supernode(*rest)
     else:
         from pausefl.flower.node import executor
 
-        {"executor": executor.run_executor, "task": executor.run_task}[role](*words)
+        {"executor": executor.run_executor, "task": executor.run_task}[role](*rest)
 
 
 if __name__ == "__main__":

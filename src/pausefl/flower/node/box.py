@@ -25,7 +25,7 @@ _SYSTEM = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu",
 )  # fmt: skip
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_LOG_LIMIT, _CHUNK = 1 << 20, 1 << 16
+_LOG_LIMIT, _CHUNK, _PATIENCE = 1 << 20, 1 << 16, 10.0
 
 
 class BoxError(PauseError, RuntimeError):
@@ -83,15 +83,9 @@ class Box:
         try:
             return self._listen(process, pipes, limit, log)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
             for pipe in pipes:
-                if self.closed:  # its end tells that nobody is left in the box
-                    os.set_blocking(pipe.fileno(), True)
-                    while os.read(pipe.fileno(), _CHUNK):
-                        pass
                 pipe.close()
-            process.wait()
+            _end(process, gently=self.closed)
 
     def _listen(
         self, process: subprocess.Popen[bytes], pipes: Sequence[IO[bytes]], limit: int, log: Callable[[str], None]
@@ -189,6 +183,18 @@ def _code_folders() -> list[str]:
     own = (sys.prefix, sys.base_prefix)
     paths = [Path(entry) for entry in sys.path if entry and Path(entry).is_absolute()]
     return [str(path) for path in paths if path.exists() and not any(path.is_relative_to(folder) for folder in own)]
+
+
+def _end(process: subprocess.Popen[bytes], *, gently: bool) -> None:
+    """Kill a process and its group; gently: let the box's first process end the others, and wait for that."""
+    if gently:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_PATIENCE)
+            return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _read(pipe: int, take: Callable[[bytes], None], room: int) -> bool:

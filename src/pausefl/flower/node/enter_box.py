@@ -85,6 +85,8 @@ def _run(play: Callable[[], NoReturn]) -> NoReturn:
     child = os.fork()
     if not child:
         _played(play)
+    # Asked to stop, kill and wait: an init is dead only after all in its box are.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
@@ -113,9 +115,6 @@ def _build(shown: Mapping[str, str], *, own: bool) -> None:
     _call("pivot_root", bytes(base), bytes(base / "old"))
     os.chdir("/")
     _mount("box", "/new", "tmpfs", _NO_SUID | _NO_DEV, "mode=0755")
-    for path in sorted(shown):  # parents first
-        _show(shown[path], path)
-        _restrict(f"/new{path}", _READ_ONLY | _NO_SUID | _NO_DEV, _RECURSIVE)
     for name in ("proc", "dev", "tmp"):
         Path("/new", name).mkdir(exist_ok=True)
     _mount("box", "/new/dev", "tmpfs", _NO_SUID | _NO_EXEC, "mode=0755")
@@ -125,6 +124,9 @@ def _build(shown: Mapping[str, str], *, own: bool) -> None:
     Path("/new/dev/fd").symlink_to("/proc/self/fd")
     for place in ("/new/tmp", "/new/dev/shm"):
         _mount("box", place, "tmpfs", _NO_SUID | _NO_DEV, "mode=1777")
+    for path in sorted(shown):  # parents first
+        _show(shown[path], path)
+        _restrict(f"/new{path}", _READ_ONLY | _NO_SUID | _NO_DEV, _RECURSIVE)
     _mount("proc", "/new/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
     if own:
         _write("/new/proc/sys/user/max_user_namespaces", "0")

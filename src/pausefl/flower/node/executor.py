@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from flwr.supercore.utils import disable_process_dumping
 
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard, refusal
-from pausefl.system.child_processes import follow_parent
 
 _executor: Any = import_module("flwr.supercore.superexec.run_superexec")
 _task: Any = import_module("flwr.supernode.runtime.run_clientapp")
@@ -88,11 +88,11 @@ def install_guard(guard: Guard, task_type: str) -> None:
     _task.get_load_client_app_fn = lambda **_: load
 
 
-def begin(secret: bytes, *words: str) -> subprocess.Popen[bytes]:
+def begin(secret: bytes, role: str, *words: str) -> subprocess.Popen[bytes]:
     """Start one of a node's own processes; it reads its secret from stdin, where no list of processes shows it."""
     # -P: no code from the folder it is started in.  A session of its own: Ctrl-C is for the first process, which then
     # ends the others in order.
-    command = [sys.executable, "-P", "-m", "pausefl.flower.node", *words]
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", role, str(os.getpid()), *words]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - our own words
     if process.stdin is not None:
         process.stdin.write(secret)
@@ -101,6 +101,5 @@ def begin(secret: bytes, *words: str) -> subprocess.Popen[bytes]:
 
 
 def _begin() -> None:
-    follow_parent()
     disable_process_dumping(strict=False)  # then a process of the same user cannot look into this one
     check_flower()

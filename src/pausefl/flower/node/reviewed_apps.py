@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.bundle import Bundle
+from pausefl.system.private_file import require_private
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated
 
 FILE = "reviewed-apps.toml"
@@ -51,11 +51,7 @@ class ReviewedApps:
         """Return the apps on it; a list that does not exist is empty."""
         if not self._path.exists():
             return []
-        for path in (self._path, self._path.resolve().parent):
-            status = path.stat()
-            sticky = path.is_dir() and status.st_mode & stat.S_ISVTX
-            if status.st_mode & 0o022 and not sticky:
-                raise ConfigError(f"others may write {path}, and so choose what runs here; run: chmod go-w {path}")
+        require_private(self._path, "list of reviewed apps")
         return validated(_File, read_toml(self._path), remedy="withdraw the app and review it again").app
 
     def __contains__(self, sha256: str) -> bool:

@@ -17,7 +17,7 @@ from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
 from pausefl.flower.node.supernode import check_options
-from pausefl.owner.gate import Gate
+from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 
 _PATIENCE = 60.0
@@ -48,9 +48,9 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     """Check everything that can be checked before anything runs; return the guard with all that must be hidden."""
     check_flower()
     secret = check_options(options)
-    owner = read_owner(guard.owner, {})
-    Gate(owner)  # it opens the ledger, and refuses one that cannot be used
-    own = [guard.owner, owner.ledger, guard.reviewed]
+    if check_owner(guard.owner).simulation:
+        raise ConfigError(f"{guard.owner} is for simulations; 'pausefl owner init' makes the file of a deployment")
+    own = [guard.owner, read_owner(guard.owner).ledger, guard.reviewed]
     guard = replace(guard, box=replace(guard.box, hidden=(*(path.resolve().parent for path in own), *secret)))
     if guard.box.closed:
         check_box(guard.box, [str(path.resolve()) for path in own])
@@ -87,6 +87,9 @@ def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> N
                         f"the {name} ended with code {process.returncode}, so the node stops; see what it said"
                     )
             time.sleep(0.2)
+    except KeyboardInterrupt:
+        say("interrupted; SuperNode and executor end")
+        raise
     finally:
         _end(list(running.values()))
 

@@ -14,7 +14,6 @@ from flwr.supercore.utils import disable_process_dumping, get_flwr_home
 
 from pausefl.errors import ConfigError
 from pausefl.flower.client import NODE_KEY
-from pausefl.system.child_processes import follow_parent
 
 _supernode: Any = import_module("flwr.supernode.cli.flower_supernode")
 _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfile", "ssl_keyfile", "ssl_ca_certfile")
@@ -38,7 +37,6 @@ def check_options(options: Sequence[str]) -> tuple[Path, ...]:
 
 def run_supernode(port: str, *options: str) -> None:
     """Be the SuperNode, until the parent ends; the executor's secret is read from stdin."""
-    follow_parent()
     disable_process_dumping(strict=False)
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.

@@ -1,0 +1,174 @@
+"""The box by itself: what a command in it can reach, and that nothing of it is left when it has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import ConfigError, InvalidValueError
+from pausefl.flower.node import enter_box
+from pausefl.flower.node.box import Box, BoxError, pack, unpack
+from pausefl.flower.node.start import check_box
+
+ACCOUNT = "nobody"
+
+
+def run(code: str, box: Box, request: bytes = b"", limit: int = 1 << 20) -> bytes:
+    return box.run([sys.executable, "-c", code], request, limit, lambda line: None)
+
+
+def test_a_command_gets_its_input_and_its_output_comes_back() -> None:
+    code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])"
+    assert run(code, Box(), bytes(range(256)) * 1000) == (bytes(range(256)) * 1000)[::-1]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_environment_is_clean(closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "x")
+    monkeypatch.setenv("PAUSEFL_OWNER", "x")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    known = json.loads(run("import json, os; print(json.dumps(dict(os.environ)))", Box(closed=closed)))
+    assert set(known) <= {
+        "PATH", "HOME", "USER", "LOGNAME", "PYTHONPATH", "FLWR_TELEMETRY_ENABLED", "OMP_NUM_THREADS", "LC_CTYPE",
+        "LANG", "LC_ALL", "TZ", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+    }  # fmt: skip
+    assert known["OMP_NUM_THREADS"] == "1"
+
+
+def test_data_folders_can_be_read_and_not_written_and_others_are_not_there(tmp_path: Path) -> None:
+    for name in ("data", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.csv").write_text("1,2")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    box = Box(data=(tmp_path / "link",))
+    assert run(f"print(open('{tmp_path}/link/x.csv').read())", box) == b"1,2\n"
+    assert run(f"print(open('{tmp_path}/data/x.csv').read())", box) == b"1,2\n"
+    assert run(f"import os; print(os.listdir('{tmp_path}'))", box) in (b"['data', 'link']\n", b"['link', 'data']\n")
+    with pytest.raises(BoxError, match="status 1"):
+        run(f"open('{tmp_path}/data/new', 'w')", box)
+
+
+def test_what_is_written_is_gone_afterwards(tmp_path: Path) -> None:
+    code = "import os; open('/tmp/planted', 'w').write('x'); print(os.listdir('/tmp'))"
+    assert run(code, Box()) == run(code, Box()) == b"['planted']\n"
+    assert not Path("/tmp/planted").exists()
+
+
+def test_a_readable_folder_must_not_hold_a_hidden_one(tmp_path: Path) -> None:
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for data in (tmp_path, tmp_path / "owner", tmp_path / "link"):
+        with pytest.raises(ConfigError, match="must stay hidden; move one of them"):
+            Box(data=(data,), hidden=(tmp_path / "owner",))
+    with pytest.raises(ConfigError, match="must stay hidden"):
+        Box(hidden=(Path(sys.prefix) / "owner",))
+    (tmp_path / "owner" / "data").mkdir()
+    Box(data=(tmp_path / "owner" / "data",), hidden=(tmp_path / "owner",))  # the rest of the folder is not shown
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"time_limit": 0}, {"time_limit": float("nan")}, {"memory": 0}, {"data": (Path("/nope"),)}]
+)
+def test_wrong_values_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidValueError):
+        Box(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="for a closed box"):
+        Box(memory=1 << 30, closed=False)
+
+
+def left_behind(mark: str) -> list[str]:
+    found = subprocess.run(["ps", "-e", "-ww", "-o", "args="], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if mark in line and "ps -e" not in line]
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(0)", "import time; time.sleep(600)", "os.kill(os.getpid(), 9)"])
+def test_nothing_is_left_behind(end: str) -> None:
+    """Not even a process in a session of its own, that closed all it had."""
+    mark = f"7{os.getpid()}"
+    begin = f"import os, subprocess; subprocess.Popen(['setsid', 'sleep', '{mark}'], stdin=-3, stdout=-3, stderr=-3)\n"
+    with suppress(BoxError):
+        run(begin + end, Box(time_limit=2.0))
+    assert left_behind(f"sleep {mark}") == []
+
+
+def test_the_box_ends_with_the_process_that_made_it() -> None:
+    """However it ends: here by SIGKILL."""
+    mark = f"8{os.getpid()}"
+    code = f"import subprocess; subprocess.run(['sleep', '{mark}'])"
+    outer = "import sys\nfrom pausefl.flower.node.box import Box\n"
+    outer += f"Box().run([sys.executable, '-c', {code!r}], b'', 9, print)"
+    with subprocess.Popen([sys.executable, "-c", outer]) as process:
+        while not any(line.startswith("sleep") for line in left_behind(f"sleep {mark}")):
+            assert process.poll() is None
+        process.kill()
+    while any(line.startswith("sleep") for line in left_behind(f"sleep {mark}")):
+        pass  # killed by the kernel, at a time of its own
+
+
+def test_a_limit_on_memory_holds() -> None:
+    code = "x = bytearray(1 << 30); print('had it')"
+    assert run(code, Box()) == b"had it\n"
+    with pytest.raises(BoxError):
+        run(code, Box(memory=1 << 29))
+
+
+def test_a_closed_box_is_found_closed_and_an_open_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").touch()
+    check_box(Box(), [str(tmp_path / "ledger.db")])
+    with pytest.raises(ConfigError, match=r"ledger\.db is in reach"):
+        check_box(Box(closed=False), [str(tmp_path / "ledger.db")])
+    with pytest.raises(ConfigError, match="the network is in reach"):
+        check_box(Box(closed=False), [])
+
+
+def test_a_machine_without_namespaces_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The kernel's refusal, quoted, and what to do."""
+    script = tmp_path / "enter_box.py"
+    script.write_text(Path(enter_box.__file__).read_text().replace("_NEW_USER = 0x10000000", "_NEW_USER = 0x00000001"))
+    monkeypatch.setattr(enter_box, "__file__", str(script))
+    with pytest.raises(ConfigError, match=r"unshare: Invalid argument.*--box-user as root, or give --no-box"):
+        check_box(Box(), [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_command_runs_as_another_user_where_root_says_so() -> None:
+    box = Box(user=ACCOUNT)
+    check_box(box, ["/etc/shadow"])
+    status = run("import os; print(os.getuid(), os.getgroups(), open('/proc/self/status').read())", box).decode()
+    assert (
+        not status.startswith("0 ") and "CapEff:\t0000000000000000" in status and "CapBnd:\t0000000000000000" in status
+    )
+    for wrong in ("root", "nobody-knows"):
+        with pytest.raises((InvalidValueError, ConfigError)):
+            Box(user=wrong)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_user_without_rights_can_make_the_box() -> None:
+    """As most owners will run it: by user namespaces; with the system's own Python, which every user can reach."""
+    python = Path("/usr/bin/python3")
+    if not python.exists():
+        pytest.skip("no system Python")
+    shown = {path: os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64") if Path(path).exists()}
+    plan = {"parent": os.getpid(), "shown": shown, "command": ["/usr/bin/id", "-u"], "user": None, "memory": None}
+    found = subprocess.run(
+        [python, "-I", "-S", "-c", Path(enter_box.__file__).read_text(), json.dumps(plan)],
+        user=ACCOUNT, group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",
+    )  # fmt: skip
+    assert (found.stdout.strip(), found.returncode) == ("65534", 0), found.stderr
+
+
+@pytest.mark.parametrize("parts", [(), (b"",), (b"a", b"", b"bc"), (bytes(1000),)])
+def test_parts_come_back_as_they_were_packed(parts: tuple[bytes, ...]) -> None:
+    packed = pack(*parts)
+    assert unpack(packed, len(parts)) == list(parts)
+    for wrong in (packed + b"x", packed[:-1], b"\xff" * 8 + packed, packed * 2):
+        if wrong != packed:
+            with pytest.raises(BoxError):
+                unpack(wrong, len(parts))

@@ -1,0 +1,133 @@
+"""Bundles as they are read for a review, and the list that they are put on."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from flwr.cli.build import build_fab_from_disk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pausefl.errors import ConfigError, NotPrivateError
+from pausefl.flower.node.bundle import load_bundle, read_bundle
+from pausefl.flower.node.reviewed_apps import ReviewedApps
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_a_folder_is_built_as_flower_builds_it(tmp_path: Path, kit: ModuleType) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    content = build_fab_from_disk(folder)
+    bundle = load_bundle(folder)
+    assert bundle.content == content
+    assert bundle.sha256 == hashlib.sha256(content).hexdigest()
+    (tmp_path / "app.fab").write_bytes(content)
+    assert load_bundle(tmp_path / "app.fab") == bundle
+    assert bundle.app == {"publisher": "tests", "name": "tried", "version": "1.0"}
+    assert bundle.components == {"serverapp": "tried.server:app", "clientapp": "tried.client:app"}
+    assert bundle.files["tried/client.py"].decode() == kit.PLAIN
+
+
+@pytest.mark.parametrize("name", ["../out.py", "/etc/out.py", "a/../../out.py", "a\\b.py", "a\nb.py", "\x1b[31m.py"])
+def test_names_that_lead_out_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="plain and unique"):
+        read_bundle(zipped({"pyproject.toml": b"", name: b""}))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_files_of_one_name_are_refused() -> None:
+    """One would be shown, and the other would run."""
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for text in ("shown", "run"):
+            archive.writestr("pyproject.toml", text)
+    with pytest.raises(ConfigError, match="plain and unique"):
+        read_bundle(content.getvalue())
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=200).map(lambda text: zipped({"pyproject.toml": text})))
+def test_rubbish_is_refused_in_one_line(content: bytes) -> None:
+    try:
+        bundle = read_bundle(content)
+    except ConfigError as error:
+        assert len(str(error).splitlines()) <= 2
+    else:
+        assert set(bundle.app) == {"publisher", "name", "version"}
+
+
+def test_a_bundle_that_swells_is_refused() -> None:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("pyproject.toml", bytes((1 << 28) + 1))
+    with pytest.raises(ConfigError, match="holds more than"):
+        read_bundle(content.getvalue())
+
+
+def test_no_app_is_told_so(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(ConfigError, match=r"has no pyproject\.toml"):
+            load_bundle(path)
+
+
+def test_an_app_is_on_the_list_from_review_to_withdrawal(node: Any, kit: ModuleType) -> None:
+    one, two = node.app(), node.app(kit.PLAIN + "# two\n")
+    assert [bundle.sha256 in node.apps for bundle in (one, two)] == [True, True]
+    assert node.apps.withdraw(one.sha256[:8]).sha256 == one.sha256
+    assert [bundle.sha256 in node.apps for bundle in (one, two)] == [False, True]
+    node.apps.add(two)
+    assert len(node.apps.read()) == 1
+    for wrong in (one.sha256, two.sha256[:7], ""):
+        with pytest.raises(ConfigError, match="hashes in"):
+            node.apps.withdraw(wrong)
+
+
+def test_what_changed_since_the_last_review_of_that_name(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "old.md").write_text("x")
+    first = load_bundle(folder)
+    assert node.apps.changes(first) is None
+    node.apps.add(first)
+    (folder / "old.md").unlink()
+    (folder / "tried" / "more.py").write_text("x")
+    (folder / "tried" / "client.py").write_text(kit.PLAIN + "#")
+    changed = node.apps.changes(load_bundle(folder))
+    assert changed is not None and changed[0].sha256 == first.sha256
+    assert changed[1] == {
+        ".info/CONTENT": "changed", "old.md": "removed", "tried/client.py": "changed", "tried/more.py": "added",
+    }  # fmt: skip
+    assert node.apps.changes(load_bundle(kit.write_app(tmp_path / "b", kit.PLAIN, name="other"))) is None
+
+
+def test_the_list_is_the_owners_alone(node: Any) -> None:
+    path = node.guard.reviewed
+    node.app()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not list(path.parent.glob(".reviewed*"))
+    for mode in (0o620, 0o602, 0o666):
+        path.chmod(mode)
+        with pytest.raises(NotPrivateError, match="chmod go-w"):
+            node.apps.read()
+        with pytest.raises(NotPrivateError):
+            node.apps.withdraw("00000000")
+
+
+def test_a_list_behind_a_link_stays_there(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere.toml"
+    node.app()
+    node.guard.reviewed.rename(real)
+    node.guard.reviewed.symlink_to(real)
+    node.app(kit.PLAIN + "#")
+    assert node.guard.reviewed.is_symlink()
+    assert len(ReviewedApps(real).read()) == 2

@@ -1,0 +1,119 @@
+"""What a node refuses before it starts anything, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
+from pausefl.flower.node import flower_parts, start
+from pausefl.flower.node.flower_parts import check_flower
+from pausefl.flower.node.supernode import check_options
+
+INSECURE = ("--insecure", "--superlink", "127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--isolation", "process"], "--isolation"),
+        (["--isolation=subprocess"], "--isolation"),
+        (["--isol", "subprocess"], "--isolation"),
+        (["--superexec-auth-secret-file", "x"], "--superexec-auth-secret-file"),
+        (["--host", "0.0.0.0"], "--host"),
+        (["--port", "99"], "--port"),
+        (["--ssl-certfile", "x"], "--ssl-certfile"),
+        (["--appio-ssl-keyfile", "x"], "--ssl-keyfile"),
+        (["--allow-runtime-dependency-installation"], "--allow-runtime-dependency-installation"),
+        (["--node-config", 'partition-id=0 pausefl-owner="x"'], "pausefl-owner"),
+    ],
+)
+def test_options_that_would_undo_the_guard_are_refused(options: list[str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check_options([*INSECURE, *options])
+
+
+def test_other_options_are_the_supernodes(tmp_path: Path) -> None:
+    key = ["--auth-supernode-private-key", str(tmp_path / "keys" / "node")]
+    hidden = check_options(["--root-certificates", "ca.crt", "--trusted-entities", "t.yaml", *key])
+    assert tmp_path / "keys" in hidden
+
+
+def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_flower()
+    for name in ("1.40.0", "1.42.0", "1.410.0"):
+        monkeypatch.setattr(flower_parts, "version", lambda _, name=name: name)
+        with pytest.raises(ConfigError, match=f"flwr is {name}"):
+            check_flower()
+
+
+@pytest.mark.parametrize("part", flower_parts._PARTS, ids=lambda part: part[1])
+def test_a_part_that_is_another_is_refused(part: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = __import__("importlib").import_module(part[0])
+    monkeypatch.setattr(module, part[1], lambda other: None)
+    with pytest.raises(ConfigError, match=f"{part[1]} is not that of flwr"):
+        check_flower()
+
+
+def test_the_owners_folder_is_hidden_and_checked(node: Any, tmp_path: Path) -> None:
+    assert node.folder in start.check(node.guard, INSECURE).box.hidden
+    with pytest.raises(ConfigError, match="must stay hidden"):
+        start.check(replace(node.guard, box=replace(node.guard.box, hidden=(), data=(tmp_path,))), INSECURE)
+    (node.folder / "ledger.db").chmod(0o666)
+    with pytest.raises(PauseError, match="chmod"):
+        start.check(node.guard, INSECURE)
+    (node.folder / "ledger.db").unlink()
+    with pytest.raises(LedgerError):
+        start.check(node.guard, INSECURE)
+
+
+def test_a_file_for_simulations_starts_no_node(node: Any) -> None:
+    lines = [line for line in node.guard.owner.read_text().splitlines() if not line.startswith("ledger")]
+    node.guard.owner.write_text("simulation = true\n" + "\n".join(lines))
+    with pytest.raises(ConfigError, match="is for simulations"):
+        start.check(node.guard, INSECURE)
+
+
+def test_a_node_whose_supernode_does_not_start_ends(node: Any) -> None:
+    said: list[str] = []
+    with pytest.raises(WorkerError, match="the SuperNode does not listen"):
+        start.start(node.guard, ["--insecure", "--root-certificates", "x"], said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType) -> None:
+    """There is no SuperLink: the SuperNode keeps trying."""
+    words = ["-m", "pausefl", "node", "start", "--owner", str(node.guard.owner), "--", *INSECURE]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "guarded executor run" in line:
+                break
+        process.send_signal(how)
+        rest = process.stdout.read()  # ends when nobody holds the pipe: SuperNode and executor are gone, too
+    assert process.returncode == 128 + how, rest
+    assert "interrupted; SuperNode and executor end" in rest
+
+
+def test_a_node_killed_takes_all_with_it(node: Any) -> None:
+    words = ["-m", "pausefl", "node", "start", "--owner", str(node.guard.owner), "--", *INSECURE]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "guarded executor run" in line:
+                break
+        process.kill()
+        process.stdout.read()  # as above: it would wait for ever if one of them lived on
+    assert process.returncode == -signal.SIGKILL
