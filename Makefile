@@ -32,8 +32,8 @@ demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy; ends with
 	@$(BIN)/pausefl demo
 
 test: $(VENV)/dev  ## all tests
-	@$(BIN)/python -m pytest -n auto --ignore tests/e2e/test_flower.py
-	@$(BIN)/python -m pytest tests/e2e/test_flower.py  # real deployments: one at a time, with the machine to themselves
+	@$(BIN)/python -m pytest -n auto --ignore tests/e2e/test_flower.py --ignore tests/e2e/test_node.py
+	@$(BIN)/python -m pytest tests/e2e/test_flower.py tests/e2e/test_node.py  # real deployments: one at a time, with the machine to themselves
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

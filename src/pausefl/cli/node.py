@@ -23,9 +23,7 @@ commands = typer.Typer(
 app.add_typer(commands, rich_help_panel=PRIVACY)
 
 Owner: TypeAlias = Annotated[Path | None, typer.Option(help="Your owner's file; the list of apps lies beside it.")]
-Apps: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The list of reviewed apps, if it lies elsewhere.")
-]
+Apps: TypeAlias = Annotated[Path | None, typer.Option(help="The list of reviewed apps, if it lies elsewhere.")]
 
 
 @commands.command()
