@@ -295,6 +295,13 @@ def test_a_lost_ledger_is_missed(owner, keep):
     assert refused(kept, round=2).reason == "unready"
 
 
+def test_a_ledger_of_two_names_is_of_no_use_to_either(owner):
+    ask(owner)
+    SqliteLedger(owner.ledger).reserve("another", "run/1", owner.schedule)
+    for name in ("clinic", "another"):
+        assert refused(replace(owner, name=name), round=2).reason == "unready"
+
+
 def test_the_same_data_under_another_name_is_refused(owner):
     ask(owner)
     assert refused(replace(owner, name="another")).reason == "unready"

@@ -120,9 +120,9 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
             f"ledger {path} is a copy, or was put back by other means; if the old one is gone for good, run "
             f"'pausefl ledger restore {path}'"
         )
-    known = list(ledger.checked_releases())
-    if known and owner.name not in known:
-        raise ConfigError(f"name is {owner.name!r}, but ledger {path} belongs to {known[0]!r}; data keeps its name")
+    others = [name for name in ledger.checked_releases() if name != owner.name]
+    if others:
+        raise ConfigError(f"name is {owner.name!r}, but ledger {path} belongs to {others[0]!r}; data keeps its name")
     return ledger
 
 
