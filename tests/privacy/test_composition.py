@@ -87,8 +87,8 @@ def test_a_ledgers_rows_become_events(tmp_path):
         ledger.reserve("a", f"{i}", schedule, mechanism=mechanism)
     events = events_of(ledger.charges("a"))
     assert [(event.kind, event.delta) for event in events] == [("laplace", 0.0), ("gaussian", 1e-6), ("pure", 0.0)]
-    ledger.reserve("a", "x", schedule)
-    assert events_of(ledger.charges("a")) is None
+    ledger.reserve("b", "x", schedule)
+    assert events_of(ledger.charges("b")) is None
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
