@@ -46,7 +46,7 @@ NOT_RUN = {
     r"^git clone ": "needs the network",
     r"^pausefl data fetch ": "needs the network",
     r"^pausefl --install-completion": "would write to the home folder",
-    r"^(flower-|flwr )": "a deployment; tests/e2e runs one",
+    r"^(flower-|flwr |pausefl node )": "a deployment; tests/e2e runs one",
 }
 """Commands that are checked but not run, and why."""
 

@@ -72,6 +72,12 @@ def test_a_readable_folder_must_not_hold_a_hidden_one(tmp_path: Path) -> None:
     Box(data=(tmp_path / "owner" / "data",), hidden=(tmp_path / "owner",))  # the rest of the folder is not shown
 
 
+@pytest.mark.parametrize("data", ["/", "/tmp", "/proc", "/dev"])
+def test_folders_that_the_box_has_itself_are_refused(data: str) -> None:
+    with pytest.raises(ConfigError, match="of its own; move the files"):
+        Box(data=(Path(data),))
+
+
 @pytest.mark.parametrize(
     "wrong", [{"time_limit": 0}, {"time_limit": float("nan")}, {"memory": 0}, {"data": (Path("/nope"),)}]
 )

@@ -24,6 +24,7 @@ _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu",
 )  # fmt: skip
+_OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOG_LIMIT, _CHUNK, _PATIENCE = 1 << 20, 1 << 16, 10.0
 
@@ -63,6 +64,9 @@ class Box:
         if not self.closed:
             return
         for real in self._shown().values():
+            covered = [path for path in _OWN if Path(path).is_relative_to(real)]
+            if covered:
+                raise ConfigError(f"the app may read {real}, but the box has a {covered[0]} of its own; move the files")
             inside = [str(path) for path in self.hidden if path.resolve().is_relative_to(real)]
             if inside:
                 raise ConfigError(f"the app may read {real}, but {inside[0]} in it must stay hidden; move one of them")
