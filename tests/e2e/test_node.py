@@ -137,6 +137,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    KIT.need_namespaces()
     shared = tmp_path_factory.getbasetemp()
     place = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     with place.joinpath("flower.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:

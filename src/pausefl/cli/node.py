@@ -83,8 +83,13 @@ def start(
         list[Path] | None, typer.Option(help="A folder that apps may read; may be repeated. Apps read no other data.")
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds an app may take; then it is stopped, and has failed.")
-    ] = 3600.0,
+        float | None,
+        typer.Option(help="Seconds an app may take; then it is stopped, and has failed. 3600 if left out."),
+    ] = None,
+    answer_after: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which every answer leaves, so that the time an app takes tells nothing."),
+    ] = None,
     memory_limit: Annotated[int | None, typer.Option(min=64, help="Memory of each process of an app, in MiB.")] = None,
     box_user: Annotated[
         str | None, typer.Option(help="Run apps as this user; for root, where user namespaces are not allowed.")
@@ -102,12 +107,18 @@ def start(
 
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
-    box = Box(data=folders, time_limit=time_limit, memory=memory, user=box_user, closed=not no_box)
-    guard = Guard(owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box)
+    # Less than the answer waits for: what comes after the app takes time, too.
+    limit = time_limit if time_limit is not None else 0.9 * answer_after if answer_after else 3600.0
+    box = Box(data=folders, time_limit=limit, memory=memory, user=box_user, closed=not no_box)
+    guard = Guard(
+        owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box, answer_after=answer_after or 0.0
+    )
     guard = check(guard, supernode or ())
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
     typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
+    if answer_after:
+        typer.echo(f"every answer leaves {answer_after:g} seconds after its message came")
     run(guard, supernode or (), typer.echo)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,6 +143,20 @@ def make_owner(folder: Path) -> Path:
 def node_of(owner: Path) -> Node:
     guard = Guard(owner=owner, reviewed=owner.with_name(FILE), box=Box(hidden=(owner.parent,)))
     return Node(owner.parent, guard)
+
+
+UNSHARE = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "true"]
+
+
+def need_namespaces() -> None:
+    """Skip where the machine has no namespaces; asked of another program, so that a broken box is no reason."""
+    if not shutil.which("unshare") or subprocess.run(UNSHARE, capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no user namespaces, so there is no box to test")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def namespaces() -> None:
+    need_namespaces()
 
 
 @pytest.fixture

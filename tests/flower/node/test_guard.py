@@ -8,8 +8,10 @@ import os
 import select
 import socket
 import subprocess
+import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 from flwr.app import Message
 from flwr.supercore.constant import TaskType
 
+from pausefl.errors import InvalidValueError
 from pausefl.flower.node import executor
 from pausefl.flower.node.bundle import load_bundle
 from pausefl.flower.node.guard import Guard
@@ -258,4 +261,22 @@ def test_other_kinds_of_task_are_refused(
 
 def test_a_guard_survives_the_way_to_another_process(node: Any) -> None:
     guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/root/x"),)).guard
+    guard = replace(guard, answer_after=9.0)
     assert Guard.of(guard.text()) == guard
+
+
+@pytest.mark.parametrize("body", ["return answer(message, changed(message))", "os._exit(3)"])
+def test_an_answer_for_which_the_app_ran_leaves_no_earlier_than_told(node: Any, kit: ModuleType, body: str) -> None:
+    limited = node.limited(time_limit=8.0)
+    guard = replace(limited.guard, answer_after=8.5)
+    bundle, start = limited.app(kit.train_in(body)).content, time.monotonic()
+    assert guard.answer(bundle, kit.request(), limited.context).has_content()
+    assert time.monotonic() - start >= 8.5
+    replayed = guard.answer(bundle, kit.request(), limited.context)  # the app does not run: there is nothing to hide
+    assert replayed.content["pausefl"]["replayed"]
+
+
+@pytest.mark.parametrize("after", [5.0, 7.9, 8.0, -1.0, float("nan")])
+def test_an_answer_waits_longer_than_an_app_may_take(node: Any, after: float) -> None:
+    with pytest.raises(InvalidValueError, match=r"--answer-after is .*, but must be more than the time limit of 8 s"):
+        replace(node.limited(time_limit=8.0).guard, answer_after=after)

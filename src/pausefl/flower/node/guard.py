@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -13,6 +14,7 @@ from flwr.common.serde import context_to_proto, message_to_proto, recorddict_fro
 from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 from flwr.supercore import log
 
+from pausefl.errors import is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
 from pausefl.flower.node.box import Box, pack, unpack
 from pausefl.flower.node.bundle import sha256
@@ -28,11 +30,19 @@ class Guard:
 
     Law: an answer is the gate's, or one fixed refusal.  A bundle whose hash is not on the list is not even unpacked.
     The code of one that is runs in the box only, and everything that comes out of the box goes through the gate.
+    With ``answer_after``, an answer for which the app ran leaves so many seconds after its message came, however long
+    the app took; so it is above the box's time limit.
     """
 
     owner: Path
     reviewed: Path
     box: Box
+    answer_after: float = 0.0
+
+    def __post_init__(self) -> None:
+        after, limit = self.answer_after, self.box.time_limit
+        fine = is_finite(after) and (after == 0.0 or after > limit)
+        require(fine, "--answer-after", after, f"more than the time limit of {limit:g} seconds", "raise it")
 
     def answer(self, bundle: bytes, message: Message, context: Context) -> Message:
         """Answer one message to the app in this bundle."""
@@ -45,11 +55,17 @@ class Guard:
             log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
             return refusal(message)
 
+        end = time.monotonic()
+
         def app(asked: Message, given: Context) -> Message:
+            nonlocal end
+            end += self.answer_after
             return run_boxed(self.box, bundle, asked, given)
 
         context.node_config[NODE_KEY] = str(self.owner)
-        return PrivateUpdate()(message, context, app)
+        reply = PrivateUpdate()(message, context, app)
+        time.sleep(max(0.0, end - time.monotonic()))
+        return reply
 
     def text(self) -> str:
         """Return it as text, for another process."""
@@ -61,7 +77,8 @@ class Guard:
         values = json.loads(text)
         box = values["box"]
         folders = {name: tuple(map(Path, box[name])) for name in ("data", "hidden")}
-        return Guard(owner=Path(values["owner"]), reviewed=Path(values["reviewed"]), box=Box(**{**box, **folders}))
+        paths = {name: Path(values[name]) for name in ("owner", "reviewed")}
+        return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"])
 
 
 def refusal(message: Message) -> Message:
