@@ -1,0 +1,131 @@
+"""Pairs of updates that the audit tries to tell apart: dense, sparse, opposite, zero, tiny, huge, and one after the other.
+
+Where the promise is for one coordinate, the two differ in one; else they may differ as they like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pausefl.privacy.mechanisms.base import Guarantee
+from pausefl.types import FloatArray
+
+SIZES = {4: 1, 64: 1, 257: 16}
+"""How many numbers the updates have, and in how many tensors they come; 1 is a flat array."""
+FEW, MANY, MOST = SIZES
+
+_BEYOND, _INSIDE, _TINY, _HUGE = 4.0, 0.9, 1e-3, 1e6
+"""Norms in units of the clip.  Inputs beyond it show a clip that comes too late or in the wrong norm."""
+_ECHOES = 8
+"""How many releases back the audit looks for noise that comes again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputPair:
+    """Two updates.  A trial releases the first one ``before`` times, for all to know, and then either of them.
+
+    ``lag`` and ``echo`` say which earlier number of the trial is taken off each released one, and how often: noise that
+    comes again then cancels.
+    """
+
+    name: str
+    first: FloatArray
+    second: FloatArray
+    before: int = 0
+    lag: int = 0
+    echo: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many numbers an update has."""
+        return int(self.first.size)
+
+    @property
+    def cost(self) -> int:
+        """How many numbers a trial releases."""
+        return self.size * (self.before + 1)
+
+
+def bounded(update: FloatArray, guarantee: Guarantee) -> FloatArray:
+    """Return the update as the guarantee's clip leaves it."""
+    if guarantee.norm == "linf":
+        return np.clip(update, -guarantee.bound, guarantee.bound)
+    norm = float(np.linalg.norm(update, {"l1": 1, "l2": 2}[guarantee.norm]))
+    return update * min(1.0, guarantee.bound / norm) if norm > 0.0 else update
+
+
+def probe(guarantee: Guarantee, rng: np.random.Generator) -> FloatArray:
+    """Return a dense update, whose releases show where noise is missing or comes again."""
+    return _scaled(rng.standard_normal(MANY), _INSIDE, guarantee)
+
+
+def input_pairs(guarantee: Guarantee, rng: np.random.Generator, noise: FloatArray) -> Iterator[InputPair]:
+    """Return the pairs; ``noise`` holds releases of one update of ``MANY`` numbers, a row each, in their order."""
+    make = _one_coordinate if guarantee.unit == "coordinate" else _whole_update
+    echoes = [(MANY, 1.0), *_echo(noise)]
+    for size in SIZES:
+        quiet = int(np.argmin(noise.std(axis=0))) if size == MANY else int(rng.integers(size))
+        pairs = list(make(size, quiet, guarantee, rng))
+        yield from pairs if size < MOST else pairs[:3]
+        if size == MANY:
+            one = pairs[0]
+            for lag, echo in echoes:
+                before = math.ceil(lag / size)
+                name = f"{one.name}, after {before} of the first"
+                yield InputPair(name, one.first, one.second, before, lag, echo)
+
+
+def _whole_update(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generator) -> Iterator[InputPair]:
+    def scaled(direction: FloatArray, level: float) -> FloatArray:
+        return _scaled(direction, level, guarantee)
+
+    dense, other, axis, sparse = rng.standard_normal(d), rng.standard_normal(d), np.zeros(d), np.zeros(d)
+    axis[quiet] = 1.0
+    sparse[rng.permutation(d)[: max(1, d // 16)]] = 1.0
+    yield InputPair("dense and its opposite", scaled(dense, _INSIDE), scaled(dense, -_INSIDE))
+    yield InputPair("dense and its opposite, beyond the clip", scaled(dense, _BEYOND), scaled(dense, -_BEYOND))
+    yield InputPair("dense and zero", scaled(dense, _BEYOND), np.zeros(d))
+    yield InputPair("tiny and huge", scaled(dense, _TINY), scaled(dense, _HUGE))
+    yield InputPair("dense and sparse", scaled(dense, _BEYOND), scaled(sparse, _BEYOND))
+    yield InputPair("two dense", scaled(dense, _BEYOND), scaled(other, _BEYOND))
+    yield InputPair("one coordinate and its opposite", scaled(axis, _BEYOND), scaled(axis, -_BEYOND))
+    yield InputPair("one coordinate and zero", scaled(axis, _INSIDE), np.zeros(d))
+
+
+def _one_coordinate(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generator) -> Iterator[InputPair]:
+    """Return pairs that differ in one coordinate only: the quietest, the last, or any."""
+    dense, nothing = _scaled(rng.standard_normal(d), _INSIDE, guarantee), np.zeros(d)
+    any_, last = int(rng.integers(d)), d - 1
+    for name, rest, place, one, two in (
+        ("coordinate {} of a dense one, up and down", dense, quiet, _INSIDE, -_INSIDE),
+        ("coordinate {} of a dense one, up and down, beyond the clip", dense, any_, _BEYOND, -_BEYOND),
+        ("coordinate {} of zeros, up and down", nothing, quiet, _BEYOND, -_BEYOND),
+        ("coordinate {} of a dense one, beyond the clip and zero", dense, last, _BEYOND, 0.0),
+        ("coordinate {} of zeros, huge and zero", nothing, last, _HUGE, 0.0),
+        ("coordinate {} of zeros, tiny and huge", nothing, any_, _TINY, _HUGE),
+    ):
+        first, second = rest.copy(), rest.copy()
+        first[place], second[place] = one * guarantee.bound, two * guarantee.bound
+        yield InputPair(name.format(place), first, second)
+
+
+def _scaled(direction: FloatArray, level: float, guarantee: Guarantee) -> FloatArray:
+    order = {"l1": 1, "l2": 2, "linf": np.inf}[guarantee.norm]
+    return direction * (level * guarantee.bound / float(np.linalg.norm(direction, order)))
+
+
+def _echo(noise: FloatArray) -> list[tuple[int, float]]:
+    """Return after how many numbers the noise resembles itself most, and how much; nothing if it does not."""
+    series = (noise - noise.mean(axis=0)).ravel()
+    power = np.abs(np.fft.rfft(series, 2 * series.size)) ** 2
+    likeness = np.fft.irfft(power)[: min(_ECHOES * MANY, series.size // 2) + 1]
+    if likeness[0] <= 0.0:
+        return []
+    likeness /= likeness[0]
+    lag = int(np.argmax(np.abs(likeness[1:]))) + 1
+    # Five standard deviations: among a few hundred lags of independent noise, none gets there.
+    return [(lag, float(likeness[lag]))] if abs(likeness[lag]) > 5.0 / math.sqrt(series.size) else []

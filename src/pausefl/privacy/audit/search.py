@@ -1,0 +1,188 @@
+"""The search for the pair and the event that accuse most, and the measurement of that one event on fresh trials.
+
+References: Jagielski, Ullman and Oprea (2020) for choosing on some trials and measuring on others; Mironov (2012) for the
+low bits; Kong et al., "DP-Auditorium" (2023), for the search over inputs.
+
+All pairs are tried with a few trials each, the three most telling again with more, and the most telling event is then
+measured with many.  Trials are never used twice, so choosing costs no confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pausefl.errors import require
+from pausefl.privacy.audit.bounds import AnyMechanism, Bound, GaussianCurve
+from pausefl.privacy.audit.input_pairs import SIZES, InputPair, input_pairs, probe
+from pausefl.privacy.audit.views import Views
+from pausefl.privacy.mechanisms.base import Guarantee, Mechanism
+from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.mechanisms.tensor_rules import Layers
+from pausefl.rng import stream
+from pausefl.types import BoolArray, Epsilon, FloatArray
+
+Trial: TypeAlias = Callable[[Sequence[FloatArray]], FloatArray]
+"""Releases updates one after the other, and returns what was released, a row each."""
+
+_FREE = 8
+"""Up to so many numbers per trial a pair gets all runs; larger ones get fewer, so that each costs about the same."""
+_PROBES = 256
+_KEPT = 3
+_EXPLORING, _CHOOSING = 1e-6, 0.005
+"""The errors of the bounds by which pairs and then the event are chosen: a rare event must not win by luck."""
+_TAILS = 0.5 ** np.arange(1.0, 7.5, 0.5)
+"""The shares of all trials that an event may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the attack achieved.  A correct mechanism is accused in at most ``error`` of all audits."""
+
+    mechanism: str
+    source: str
+    private: bool
+    claimed: Epsilon
+    delta: float
+    lower: Epsilon
+    attainable: Epsilon
+    """What as many runs show of a mechanism without any noise: an epsilon above it cannot be refuted."""
+    event: str
+    runs: int
+    error: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim survived; never a proof of it."""
+        return self.lower <= self.claimed
+
+    @property
+    def verdict(self) -> str:
+        """What the attack says of the claim."""
+        if not self.passed:
+            return "BROKEN"
+        if self.attainable <= self.claimed:
+            return f"inconclusive: at most {self.attainable:.3f} could be shown with {self.runs} runs; raise --runs"
+        return "not refuted"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A side of a threshold on one view of a pair; ``swapped`` if it accuses the second input."""
+
+    views: Views
+    column: int
+    above: bool
+    threshold: float
+    swapped: bool
+    strength: float
+
+    def counts(self, seen: FloatArray, coins: BoolArray) -> tuple[int, int, tuple[int, int]]:
+        """Return how often it happened with the accused input and with the other one, of how many trials."""
+        score = self.views.scores(seen)[:, self.column]
+        holds = score >= self.threshold if self.above else score < self.threshold
+        coins = coins ^ self.swapped
+        return int((holds & coins).sum()), int((holds & ~coins).sum()), (int(coins.sum()), int((~coins).sum()))
+
+    def __str__(self) -> str:
+        side = ">=" if self.above else "<"
+        pair = self.views.pair
+        return f"{self.views.names[self.column]} {side} {self.threshold:.6g}; {pair.name}, {pair.size} numbers"
+
+
+def audit(
+    mechanism: Mechanism, epsilon: Epsilon, noise: Noise, *, runs: int = 50_000, error: float = 0.05,
+    low_bits: bool | None = None,
+) -> Audit:  # fmt: skip
+    """Attack ``mechanism`` with about ``runs`` releases of each input; the bound holds with confidence 1 - ``error``.
+
+    ``low_bits`` also looks at the last bits of the floats, where noise from plain floats gives its input away; left
+    out, it does so for sources that claim to be private.
+
+    >>> from pausefl.privacy import Laplace, SimulatedNoise
+    >>> noise = SimulatedNoise(np.random.default_rng(0))
+    >>> found = audit(Laplace(unit="coordinate", width=0.003), 1.5, noise, runs=5000)
+    >>> found.passed, found.lower > 1.2
+    (True, True)
+    """
+
+    def trial(updates: Sequence[FloatArray]) -> FloatArray:
+        return np.stack([_release(mechanism, update, epsilon, noise) for update in updates])
+
+    bits, guarantee = noise.private if low_bits is None else low_bits, mechanism.guarantee
+    bound = GaussianCurve(guarantee.delta) if mechanism.loss == "gaussian" else AnyMechanism(guarantee.delta)
+    lower, most, event = attack(trial, guarantee, bound, runs=runs, error=error, low_bits=bits)
+    return Audit(
+        repr(mechanism), noise.name, noise.private, epsilon, guarantee.delta, lower, most, event, runs, error
+    )
+
+
+def attack(
+    trial: Trial, guarantee: Guarantee, bound: Bound, *, runs: int, error: float, low_bits: bool
+) -> tuple[Epsilon, Epsilon, str]:
+    """Return a lower bound on epsilon, the largest that could have been shown, and the event that showed it."""
+    require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
+    require(0.0 < error < 0.5, "error", error, "between 0 and 0.5", "0.05 is common")
+    rng = stream(0, "audit")
+
+    def tried(pair: InputPair, trials: int) -> tuple[FloatArray, BoolArray]:
+        coins = rng.random(trials) < 0.5
+        known = [pair.first] * pair.before
+        return np.stack([trial([*known, pair.first if coin else pair.second]) for coin in coins]), coins
+
+    def best(pair: InputPair, trials: int, luck: float) -> Event:
+        """Fit the views to one half of new trials, and choose the event by the other."""
+        (seen, coins), half = tried(pair, trials), trials // 2
+        views = Views.fit(pair, guarantee, seen[:half], coins[:half], low_bits)
+        return _best_event(views, seen[half:], coins[half:], bound, luck)
+
+    def shared(pair: InputPair) -> int:
+        return max(100, runs * _FREE // max(_FREE, pair.cost))
+
+    noise = trial([probe(guarantee, rng)] * _PROBES)
+    found = [best(p, max(200, min(shared(p) // 10, 2000)), _EXPLORING) for p in input_pairs(guarantee, rng, noise)]
+    found.sort(key=lambda event: -event.strength)
+    pairs = [event.views.pair for event in found[:_KEPT]]
+    event = max((best(pair, shared(pair) // 2, _CHOOSING) for pair in pairs), key=lambda event: event.strength)
+    pair = event.views.pair
+    first, second, of = event.counts(*tried(pair, 2 * shared(pair)))
+    lower = bound.lower(np.array(first), np.array(second), of, error)
+    most = bound.lower(np.array(of[0]), np.array(0), of, error)
+    return bound.epsilon(float(lower)), bound.epsilon(float(most)), str(event)
+
+
+def _release(mechanism: Mechanism, update: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
+    """Release an update as a client would: some sizes as a flat array, others as tensors by name."""
+    if SIZES[update.size] == 1:
+        return np.asarray(mechanism.release(update, epsilon, noise).update)
+    parts = {f"tensor {i}": part for i, part in enumerate(np.array_split(update, SIZES[update.size]))}
+    released = mechanism.release(parts, epsilon, noise, layers=Layers.of(parts)).update
+    return np.concatenate([np.ravel(released[name]) for name in parts])
+
+
+def _best_event(views: Views, seen: FloatArray, coins: BoolArray, bound: Bound, luck: float) -> Event:
+    """Return the event that accuses most, by the bound that will be taken of it at the error ``luck``."""
+    scores, best = views.scores(seen), Event(views, 0, True, math.inf, False, -math.inf)
+    for column in range(scores.shape[1]):
+        x, y = np.sort(scores[coins, column]), np.sort(scores[~coins, column])
+        if not len(x) or not len(y):
+            break
+        shares = np.concatenate([_TAILS, 1.0 - _TAILS])
+        edges = [x[0], y[0], np.nextafter(x[-1], math.inf), np.nextafter(y[-1], math.inf)]
+        cuts = np.unique([*np.quantile(scores[:, column], shares, method="higher"), *edges])
+        below = np.searchsorted(x, cuts), np.searchsorted(y, cuts)
+        runs = len(x), len(y)
+        for above in (True, False):
+            ours, theirs = (runs[0] - below[0], runs[1] - below[1]) if above else below
+            for swapped in (False, True):
+                counts = (theirs, ours, runs[::-1]) if swapped else (ours, theirs, runs)
+                strengths = bound.lower(*counts, luck)
+                place = int(np.argmax(strengths))
+                if strengths[place] > best.strength:
+                    threshold = float(cuts[place])
+                    best = Event(views, column, above, threshold, swapped, float(strengths[place]))
+    return best
