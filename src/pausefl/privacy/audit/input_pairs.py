@@ -85,10 +85,11 @@ def _whole_update(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Gener
 
     dense, other, axis, sparse = rng.standard_normal(d), rng.standard_normal(d), np.zeros(d), np.zeros(d)
     axis[quiet] = 1.0
-    sparse[rng.permutation(d)[: max(1, d // 16)]] = 1.0
+    sparse[:: SIZES[MOST]] = 1.0  # one in every tensor, so that a clip tensor by tensor shows
     yield InputPair("dense and its opposite", scaled(dense, _INSIDE), scaled(dense, -_INSIDE))
-    yield InputPair("dense and its opposite, beyond the clip", scaled(dense, _BEYOND), scaled(dense, -_BEYOND))
+    yield InputPair("sparse and its opposite, beyond the clip", scaled(sparse, _BEYOND), scaled(sparse, -_BEYOND))
     yield InputPair("dense and zero", scaled(dense, _BEYOND), np.zeros(d))
+    yield InputPair("dense and its opposite, beyond the clip", scaled(dense, _BEYOND), scaled(dense, -_BEYOND))
     yield InputPair("tiny and huge", scaled(dense, _TINY), scaled(dense, _HUGE))
     yield InputPair("dense and sparse", scaled(dense, _BEYOND), scaled(sparse, _BEYOND))
     yield InputPair("two dense", scaled(dense, _BEYOND), scaled(other, _BEYOND))

@@ -3,8 +3,8 @@
 References: Jagielski, Ullman and Oprea (2020) for choosing on some trials and measuring on others; Mironov (2012) for the
 low bits; Kong et al., "DP-Auditorium" (2023), for the search over inputs.
 
-All pairs are tried with a few trials each, the three most telling again with more, and the most telling event is then
-measured with many.  Trials are never used twice, so choosing costs no confidence.
+All pairs are tried with a few trials each, the most telling of each size again with more, and the most telling event is
+then measured with many.  Trials are never used twice, so choosing costs no confidence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ Trial: TypeAlias = Callable[[Sequence[FloatArray]], FloatArray]
 _FREE = 8
 """Up to so many numbers per trial a pair gets all runs; larger ones get fewer, so that each costs about the same."""
 _PROBES = 256
-_KEPT = 3
 _EXPLORING, _CHOOSING = 1e-6, 0.005
 """The errors of the bounds by which pairs and then the event are chosen: a rare event must not win by luck."""
 _TAILS = 0.5 ** np.arange(1.0, 7.5, 0.5)
@@ -144,9 +143,10 @@ def attack(
         return max(100, runs * _FREE // max(_FREE, pair.cost))
 
     noise = trial([probe(guarantee, rng)] * _PROBES)
-    found = [best(p, max(200, min(shared(p) // 10, 2000)), _EXPLORING) for p in input_pairs(guarantee, rng, noise)]
-    found.sort(key=lambda event: -event.strength)
-    pairs = [event.views.pair for event in found[:_KEPT]]
+    found = [best(p, max(400, min(shared(p) // 10, 2000)), _EXPLORING) for p in input_pairs(guarantee, rng, noise)]
+    # Within each cost: of a costly pair there are few trials, so that it could not compete with a cheap one.
+    found.sort(key=lambda event: event.strength)
+    pairs = {event.views.pair.cost: event.views.pair for event in found}.values()
     event = max((best(pair, shared(pair) // 2, _CHOOSING) for pair in pairs), key=lambda event: event.strength)
     pair = event.views.pair
     first, second, of = event.counts(*tried(pair, 2 * shared(pair)))

@@ -19,8 +19,6 @@ from pausefl.types import Epsilon, FloatArray
 Unit: TypeAlias = Literal["coordinate", "update"]
 
 _SMALL, _LARGE = 1e-30, 1e30
-_TRIAL = 4
-"""Coordinates of an update that the audit releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +153,6 @@ class Mechanism(ABC):
         outcome = unpack(vector, update, layers)
         return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
 
-    def trials(self, level: float, runs: int, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        """Return ``runs`` releases, a row each, of an update of ``level`` x bound along an axis; for the audit."""
-        self._require_epsilon(epsilon)
-        rows = np.zeros((runs, _TRIAL))
-        rows[:, 0] = level * self.guarantee.bound
-        return self._randomize_rows(rows, epsilon, noise)
-
     def _require_epsilon(self, epsilon: Epsilon) -> None:
         require(
             is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
@@ -175,10 +166,6 @@ class Mechanism(ABC):
             np.clip(vector, -bound, bound, out=vector)
         else:
             clip_norm(vector, 1 if self.guarantee.norm == "l1" else 2, bound)
-
-    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        """Randomise each row as an update of its own; to be overridden where one call of the source can serve all."""
-        return np.stack([self._randomize(row, epsilon, noise) for row in rows])
 
     @abstractmethod
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:

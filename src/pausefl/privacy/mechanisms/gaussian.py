@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
-import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from pausefl.errors import require
@@ -58,14 +57,9 @@ class Gaussian(Mechanism):
         return math.sqrt(dimension) * self.sigma(epsilon) / self.l2
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
-
-    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        for row in rows:
-            clip_norm(row, 2, self.l2)
-        multiplier = noise_multiplier(epsilon, self.delta)
-        noise.gaussian(rows.reshape(-1), 2.0 * self.l2, multiplier, coordinates=rows.shape[1])
-        return rows
+        clip_norm(vector, 2, self.l2)
+        noise.gaussian(vector, 2.0 * self.l2, noise_multiplier(epsilon, self.delta), coordinates=vector.size)
+        return vector
 
 
 def gaussian_delta(epsilon: Epsilon, multiplier: float) -> float:

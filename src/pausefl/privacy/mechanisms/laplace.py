@@ -81,14 +81,10 @@ class Laplace(Mechanism):
         return float(getattr(self, self.clip_field))
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        return self._randomize_rows(vector[np.newaxis], epsilon, noise).reshape(-1)
-
-    def _randomize_rows(self, rows: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         if self.unit == "coordinate":
-            np.clip(rows, -self._size / 2.0, self._size / 2.0, out=rows)
-            noise.laplace(rows.reshape(-1), self._size, epsilon, coordinates=1)
+            np.clip(vector, -self._size / 2.0, self._size / 2.0, out=vector)
+            noise.laplace(vector, self._size, epsilon, coordinates=1)
         else:
-            for row in rows:
-                clip_norm(row, 1, self._size)
-            noise.laplace(rows.reshape(-1), 2.0 * self._size, epsilon, coordinates=rows.shape[1])
-        return rows
+            clip_norm(vector, 1, self._size)
+            noise.laplace(vector, 2.0 * self._size, epsilon, coordinates=vector.size)
+        return vector
