@@ -2,7 +2,7 @@
 
 The gross ones passed an audit that looked at four coordinates of axis-aligned inputs and at one call of the source.
 All run at the audit's default settings with simulated noise of a fixed seed.  How often a fault is missed by chance was
-measured with other seeds; see ``test_the_faults_are_found_with_secure_noise_too`` for the source that has no seed.
+measured with other seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, SecureNoise, SimulatedNoise
+from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, SimulatedNoise
 from pausefl.privacy.audit import audit
 from pausefl.privacy.mechanisms.base import clip_norm
 from pausefl.privacy.mechanisms.privunit import best_levels

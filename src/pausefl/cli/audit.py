@@ -33,7 +33,7 @@ def audit(
     source: Annotated[
         _Source, typer.Option(click_type=click.Choice(get_args(_Source)), help="Which noise to attack.")
     ] = "both",
-    runs: Annotated[int, typer.Option(min=100, help="Releases of each input; fewer show nothing.")] = 4000,
+    runs: Annotated[int, typer.Option(min=100, help="Releases of each input by which the claim is judged.")] = 40_000,
     delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,
     confidence: Annotated[
         float,

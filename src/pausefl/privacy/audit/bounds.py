@@ -1,18 +1,17 @@
 """From counts to epsilon: how often an event happened with each of two inputs, and what that rules out.
 
-References: Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020); Nasr et al., "Tight Auditing of Differentially
-Private Machine Learning" (2023), Section 4, for the Gaussian curve; Dong, Roth and Su, "Gaussian Differential Privacy"
-(2022).
+References: Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020); for the Gaussian curve Nasr et al., "Tight
+Auditing of Differentially Private Machine Learning" (2023), and Dong, Roth and Su, "Gaussian Differential
+Privacy" (2022).
 
-A fair coin decides which of the two inputs each trial has.  Every bound holds with confidence 1 - ``error`` for one
-event that was chosen before the trials were made.
+A fair coin decides which of the two inputs each trial has, and an event is a guess at it: right, wrong, or none.  Every
+bound holds with confidence 1 - ``error`` for one way of guessing that was chosen before the trials were made.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -22,14 +21,21 @@ from pausefl.types import Epsilon, FloatArray, IntArray
 
 _NEVER = 1e-300
 _RATE = 0.05
-"""The share of the error that the bound on how often the event happens at all may use."""
+"""The share of the error that the bound on how often there is a guess may use."""
+
+
+Counts: TypeAlias = tuple[IntArray, IntArray, tuple[int, int]]
+"""How often a guess was right and wrong, and how many trials had the guessed and the other input."""
 
 
 class Bound(Protocol):
     """A lower bound on what leaks, in a measure of its own, and what that measure means as an epsilon."""
 
-    def lower(self, first: IntArray, second: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
-        """Return the bound for these counts of the event, of so many runs with the first and the second input."""
+    both_sides: ClassVar[bool]
+    """Whether some scores may be a guess at one input and others a guess at the other."""
+
+    def lower(self, right: IntArray, wrong: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
+        """Return the bound for these counts."""
         ...
 
     def epsilon(self, lower: float) -> Epsilon:
@@ -41,24 +47,26 @@ class Bound(Protocol):
 class AnyMechanism:
     """For whatever claims (epsilon, delta) and nothing else.  The measure is epsilon itself.
 
-    With p and q the chances of the event, p <= e^epsilon q + delta.  Of the trials in which it happened, each had the
-    first input with probability p / (p + q), because of the coin: one binomial, and so one bound instead of two.
+    With p and q the chances of guessing an input if it is the one and if it is the other, p <= e^epsilon q + delta, and
+    the same with 2 delta if some scores guess the one and some the other.  Because of the coin, each guess is right
+    with probability p / (p + q): one binomial, and so one bound instead of two.
 
     >>> bound = AnyMechanism(0.0)
     >>> round(bound.epsilon(bound.lower(np.array(900), np.array(100), (1000, 1000), 0.05)), 2)
     2.02
     """
 
+    both_sides: ClassVar[bool] = True
     delta: float
 
-    def lower(self, first: IntArray, second: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
-        """Return log((p - delta) / q), bounded from below."""
-        hits, slack = first + second, np.zeros(np.shape(first))
+    def lower(self, right: IntArray, wrong: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
+        """Return log((p - 2 delta) / q), bounded from below."""
+        guesses, slack = right + wrong, np.zeros(np.shape(right))
         if self.delta > 0.0:
-            # (p - delta) / q = (p/s - delta/s) / (1 - p/s) with s = p + q, so s needs a bound from below, too.
-            slack = self.delta / np.maximum(2.0 * _least(hits, sum(runs), _RATE * error), _NEVER)
+            # (p - 2 delta) / q = (p - 2 delta) / s / (1 - p / s), where s = p + q is twice the share of guesses.
+            slack = self.delta / np.maximum(_least(guesses, sum(runs), _RATE * error), _NEVER)
             error *= 1.0 - _RATE
-        share = _least(first, hits, error)
+        share = _least(right, guesses, error)
         bounds: FloatArray = np.log(np.maximum(share - slack, _NEVER) / (1.0 - share))
         return bounds
 
@@ -75,11 +83,12 @@ class GaussianCurve:
     claim.  The measure is mu.  It needs far fewer runs than the tails, where epsilon and delta show.
     """
 
+    both_sides: ClassVar[bool] = False
     delta: float
 
-    def lower(self, first: IntArray, second: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
+    def lower(self, right: IntArray, wrong: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
         """Return mu, bounded from below."""
-        p, q = _least(first, runs[0], error / 2.0), 1.0 - _least(runs[1] - second, runs[1], error / 2.0)
+        p, q = _least(right, runs[0], error / 2.0), 1.0 - _least(runs[1] - wrong, runs[1], error / 2.0)
         bounds: FloatArray = ndtri(np.maximum(p, _NEVER)) - ndtri(np.maximum(q, _NEVER))
         return bounds
 

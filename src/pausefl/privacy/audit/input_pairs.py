@@ -1,4 +1,4 @@
-"""Pairs of updates that the audit tries to tell apart: dense, sparse, opposite, zero, tiny, huge, and one after the other.
+"""Pairs of updates that the audit tries to tell apart: dense, sparse, opposite, zero, tiny, huge, and repeated.
 
 Where the promise is for one coordinate, the two differ in one; else they may differ as they like.
 """
@@ -18,7 +18,7 @@ SIZES = {4: 1, 64: 1, 257: 16}
 """How many numbers the updates have, and in how many tensors they come; 1 is a flat array."""
 FEW, MANY, MOST = SIZES
 
-_BEYOND, _INSIDE, _TINY, _HUGE = 4.0, 0.9, 1e-3, 1e6
+_BEYOND, _INSIDE, _TINY, _HUGE = 100.0, 0.99, 1e-3, 1e6
 """Norms in units of the clip.  Inputs beyond it show a clip that comes too late or in the wrong norm."""
 _ECHOES = 8
 """How many releases back the audit looks for noise that comes again."""

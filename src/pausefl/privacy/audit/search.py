@@ -1,7 +1,7 @@
 """The search for the pair and the event that accuse most, and the measurement of that one event on fresh trials.
 
-References: Jagielski, Ullman and Oprea (2020) for choosing on some trials and measuring on others; Mironov (2012) for the
-low bits; Kong et al., "DP-Auditorium" (2023), for the search over inputs.
+References: Jagielski, Ullman and Oprea (2020) for choosing on some trials and measuring on others; Mironov (2012) for
+the low bits; Kong et al., "DP-Auditorium" (2023), for the search over inputs.
 
 All pairs are tried with a few trials each, the most telling of each size again with more, and the most telling event is
 then measured with many.  Trials are never used twice, so choosing costs no confidence.
@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pausefl.errors import require
-from pausefl.privacy.audit.bounds import AnyMechanism, Bound, GaussianCurve
+from pausefl.privacy.audit.bounds import AnyMechanism, Bound, Counts, GaussianCurve
 from pausefl.privacy.audit.input_pairs import SIZES, InputPair, input_pairs, probe
 from pausefl.privacy.audit.views import Views
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism
@@ -32,8 +32,8 @@ Trial: TypeAlias = Callable[[Sequence[FloatArray]], FloatArray]
 _FREE = 8
 """Up to so many numbers per trial a pair gets all runs; larger ones get fewer, so that each costs about the same."""
 _PROBES = 256
-_EXPLORING, _CHOOSING = 1e-6, 0.005
-"""The errors of the bounds by which pairs and then the event are chosen: a rare event must not win by luck."""
+_EXPLORING, _CHOOSING = 1e-4, 0.05
+"""The errors of the bounds by which pairs and then the event are chosen, for all views together: luck must not win."""
 _TAILS = 0.5 ** np.arange(1.0, 7.5, 0.5)
 """The shares of all trials that an event may have."""
 
@@ -71,30 +71,35 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A side of a threshold on one view of a pair; ``swapped`` if it accuses the second input."""
+    """A guess at the input by one view: the first where it is ``high`` or more, the second below ``low``, else none.
+
+    ``flipped`` guesses the other way round.
+    """
 
     views: Views
     column: int
-    above: bool
-    threshold: float
-    swapped: bool
+    low: float
+    high: float
+    flipped: bool
     strength: float
 
-    def counts(self, seen: FloatArray, coins: BoolArray) -> tuple[int, int, tuple[int, int]]:
-        """Return how often it happened with the accused input and with the other one, of how many trials."""
+    def counts(self, seen: FloatArray, coins: BoolArray) -> Counts:
+        """Return how often it was right and how often wrong, of how many trials."""
         score = self.views.scores(seen)[:, self.column]
-        holds = score >= self.threshold if self.above else score < self.threshold
-        coins = coins ^ self.swapped
-        return int((holds & coins).sum()), int((holds & ~coins).sum()), (int(coins.sum()), int((~coins).sum()))
+        coins = coins ^ self.flipped
+        upper, lower = score >= self.high, score < self.low
+        right, wrong = int((upper & coins | lower & ~coins).sum()), int((upper & ~coins | lower & coins).sum())
+        runs = int(coins.sum()), int((~coins).sum())
+        return np.array(right), np.array(wrong), runs if self.high < math.inf else runs[::-1]
 
     def __str__(self) -> str:
-        side = ">=" if self.above else "<"
-        pair = self.views.pair
-        return f"{self.views.names[self.column]} {side} {self.threshold:.6g}; {pair.name}, {pair.size} numbers"
+        pair, view = self.views.pair, self.views.names[self.column]
+        sides = [f">= {self.high:.6g}"] * (self.high < math.inf) + [f"< {self.low:.6g}"] * (self.low > -math.inf)
+        return f"{view} {' or '.join(sides)}; {pair.name}, {pair.size} numbers"
 
 
 def audit(
-    mechanism: Mechanism, epsilon: Epsilon, noise: Noise, *, runs: int = 50_000, error: float = 0.05,
+    mechanism: Mechanism, epsilon: Epsilon, noise: Noise, *, runs: int = 40_000, error: float = 0.05,
     low_bits: bool | None = None,
 ) -> Audit:  # fmt: skip
     """Attack ``mechanism`` with about ``runs`` releases of each input; the bound holds with confidence 1 - ``error``.
@@ -115,9 +120,7 @@ def audit(
     bits, guarantee = noise.private if low_bits is None else low_bits, mechanism.guarantee
     bound = GaussianCurve(guarantee.delta) if mechanism.loss == "gaussian" else AnyMechanism(guarantee.delta)
     lower, most, event = attack(trial, guarantee, bound, runs=runs, error=error, low_bits=bits)
-    return Audit(
-        repr(mechanism), noise.name, noise.private, epsilon, guarantee.delta, lower, most, event, runs, error
-    )
+    return Audit(repr(mechanism), noise.name, noise.private, epsilon, guarantee.delta, lower, most, event, runs, error)
 
 
 def attack(
@@ -149,9 +152,8 @@ def attack(
     pairs = {event.views.pair.cost: event.views.pair for event in found}.values()
     event = max((best(pair, shared(pair) // 2, _CHOOSING) for pair in pairs), key=lambda event: event.strength)
     pair = event.views.pair
-    first, second, of = event.counts(*tried(pair, 2 * shared(pair)))
-    lower = bound.lower(np.array(first), np.array(second), of, error)
-    most = bound.lower(np.array(of[0]), np.array(0), of, error)
+    right, wrong, of = event.counts(*tried(pair, 2 * shared(pair)))
+    lower, most = bound.lower(right, wrong, of, error), bound.lower(np.array(of[0]), np.array(0), of, error)
     return bound.epsilon(float(lower)), bound.epsilon(float(most)), str(event)
 
 
@@ -166,23 +168,26 @@ def _release(mechanism: Mechanism, update: FloatArray, epsilon: Epsilon, noise: 
 
 def _best_event(views: Views, seen: FloatArray, coins: BoolArray, bound: Bound, luck: float) -> Event:
     """Return the event that accuses most, by the bound that will be taken of it at the error ``luck``."""
-    scores, best = views.scores(seen), Event(views, 0, True, math.inf, False, -math.inf)
-    for column in range(scores.shape[1]):
-        x, y = np.sort(scores[coins, column]), np.sort(scores[~coins, column])
-        if not len(x) or not len(y):
-            break
-        shares = np.concatenate([_TAILS, 1.0 - _TAILS])
-        edges = [x[0], y[0], np.nextafter(x[-1], math.inf), np.nextafter(y[-1], math.inf)]
-        cuts = np.unique([*np.quantile(scores[:, column], shares, method="higher"), *edges])
-        below = np.searchsorted(x, cuts), np.searchsorted(y, cuts)
-        runs = len(x), len(y)
-        for above in (True, False):
-            ours, theirs = (runs[0] - below[0], runs[1] - below[1]) if above else below
-            for swapped in (False, True):
-                counts = (theirs, ours, runs[::-1]) if swapped else (ours, theirs, runs)
-                strengths = bound.lower(*counts, luck)
-                place = int(np.argmax(strengths))
-                if strengths[place] > best.strength:
-                    threshold = float(cuts[place])
-                    best = Event(views, column, above, threshold, swapped, float(strengths[place]))
+    scores, best = views.scores(seen), Event(views, 0, -math.inf, math.inf, False, -math.inf)
+    ours, theirs = np.sort(scores[coins], axis=0), np.sort(scores[~coins], axis=0)
+    runs = len(ours), len(theirs)
+    for column in range(scores.shape[1] if min(runs) else 0):
+        x, y = ours[:, column], theirs[:, column]
+        low, high = np.quantile(scores[:, column], [_TAILS, 1.0 - _TAILS], method="higher")
+        # An event that one of the inputs never has.
+        low = np.append(low, [x[0], y[0]])
+        high = np.append(high, np.nextafter([x[-1], y[-1]], math.inf))
+        above = runs[0] - np.searchsorted(x, high), runs[1] - np.searchsorted(y, high)
+        below = np.searchsorted(x, low), np.searchsorted(y, low)
+        none = np.full(len(low), math.inf)
+        sides = [(-none, high, above, runs), (low, none, below[::-1], runs[::-1])]
+        if bound.both_sides:
+            sides.append((low, high, (above[0] + below[1], above[1] + below[0]), runs))
+        for lows, highs, (right, wrong), of in sides:
+            for flipped in (False, True):
+                counts = (wrong, right, of[::-1]) if flipped else (right, wrong, of)
+                strengths = bound.lower(*counts, luck / scores.shape[1])
+                i = int(np.argmax(strengths))
+                if strengths[i] > best.strength:
+                    best = Event(views, column, float(lows[i]), float(highs[i]), flipped, float(strengths[i]))
     return best

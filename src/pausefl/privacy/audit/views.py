@@ -1,7 +1,7 @@
 """What the audit looks at in a trial: coordinates, projections, likelihoods, norms, exact matches and low bits.
 
-Each view makes one number of a trial.  Views may be fitted to some trials and used on others; whatever they compute is a
-function of what was released, so no view can accuse a mechanism that keeps its promise.
+Each view makes one number of a trial.  Views may be fitted to some trials and used on others.  Whatever they compute is
+a function of what was released, so no view can accuse a mechanism that keeps its promise.
 """
 
 from __future__ import annotations
@@ -100,5 +100,4 @@ def _without_echo(pair: InputPair, seen: FloatArray) -> FloatArray:
     flat = seen.reshape(len(seen), -1)
     if pair.lag == 0:
         return flat
-    numbers = flat[:, -pair.size :] - pair.echo * flat[:, -pair.size - pair.lag : -pair.lag]
-    return numbers
+    return flat[:, -pair.size :] - pair.echo * flat[:, -pair.size - pair.lag : -pair.lag]

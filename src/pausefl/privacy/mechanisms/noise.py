@@ -148,14 +148,14 @@ class SecureNoise(Noise):
         """Add OpenDP's discrete Laplace noise."""
         grid = _grid(sensitivity / epsilon)
         scale = (sensitivity + coordinates * 2.0**grid) / epsilon * (1.0 + 2.0**-_FINE)
-        _check(_sampler("laplace", coordinates, scale, grid).map(sensitivity), epsilon)
+        _check(_loss("laplace", coordinates, scale, grid, sensitivity), epsilon)
         vector[:] = _sampler("laplace", vector.size, scale, grid)(vector)
 
     def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
         """Add OpenDP's discrete Gaussian noise."""
         grid = _grid(sensitivity * multiplier)
         sigma = (sensitivity + math.sqrt(coordinates) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
-        _check(_sampler("gaussian", coordinates, sigma, grid).map(sensitivity), 0.5 / multiplier**2)
+        _check(_loss("gaussian", coordinates, sigma, grid, sensitivity), 0.5 / multiplier**2)
         vector[:] = _sampler("gaussian", vector.size, sigma, grid)(vector)
 
     def cap(self, direction: FloatArray, threshold: float, inside: float) -> FloatArray:
@@ -180,6 +180,11 @@ def _grid(scale: float) -> int:
 def _check(loss: float, claim: float) -> None:
     if not loss <= claim:
         raise InvalidValueError(f"privacy loss is {loss!r}, but the claim is {claim!r}; release nothing, report this")
+
+
+@lru_cache(maxsize=128)
+def _loss(kind: Literal["laplace", "gaussian"], size: int, scale: float, grid: int, sensitivity: float) -> float:
+    return float(_sampler(kind, size, scale, grid).map(sensitivity))
 
 
 @lru_cache(maxsize=128)
