@@ -17,7 +17,6 @@ from pausefl.privacy import Gaussian, Laplace, Mechanism, PrivUnit, SimulatedNoi
 from pausefl.privacy.audit import audit
 from pausefl.privacy.mechanisms.base import clip_norm
 from pausefl.privacy.mechanisms.privunit import best_levels
-from pausefl.privacy.mechanisms.privunit_cap import Cap
 
 COORDINATE, UPDATE = Laplace(unit="coordinate", width=1.0), Laplace(unit="update", l1=1.0)
 GAUSSIAN, UNIT = Gaussian(l2=1.0, delta=1e-5), PrivUnit(l2=1.0)
@@ -201,7 +200,7 @@ class CapTooOften(PrivUnit):
     def cap(self, dimension, epsilon):
         good = PrivUnit.cap(self, dimension, epsilon)
         odds = math.e * good.inside / (1.0 - good.inside)
-        return Cap(dimension, good.gaussian, good.threshold, good.tail, odds / (1.0 + odds), good.mean, good.second)
+        return replace(good, inside=odds / (1.0 + odds))
 
 
 class NormInTheClear(PrivUnit):

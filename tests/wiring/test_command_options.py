@@ -227,7 +227,7 @@ def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int 
     target = mechanism or Laplace(unit="coordinate", width=1.0)
     noise = SimulatedNoise(np.random.default_rng(seed))
     return (
-        asdict(audit(target, epsilon, noise, **{"runs": 300, "error": 1.0 - 0.95, **options})).items() <= found.items()
+        asdict(audit(target, epsilon, noise, **{"runs": 300, "error": 1.0 - 0.99, **options})).items() <= found.items()
     )
 
 

@@ -38,7 +38,7 @@ def audit(
     confidence: Annotated[
         float,
         typer.Option(click_type=click.FloatRange(0.5, 1.0, min_open=True, max_open=True), help="Of the lower bound."),
-    ] = 0.95,
+    ] = 0.99,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulated noise.")] = 0,
     low_bits: Annotated[
         bool | None,
