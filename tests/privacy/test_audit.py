@@ -59,7 +59,7 @@ def test_the_audit_comes_close_to_the_truth(mechanism, epsilon):
     PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.
     """
     found = audit(mechanism, epsilon, simulated(2), runs=10_000)
-    share = 0.5 if mechanism == MECHANISMS[5] else 0.75
+    share = 0.5 if mechanism == MECHANISMS[5] else 0.6
     assert share * epsilon < found.lower <= found.claimed and found.verdict == "not refuted", found
 
 
@@ -72,7 +72,7 @@ def test_simulated_noise_is_betrayed_by_its_low_bits_only():
 
 def test_too_few_runs_are_inconclusive():
     found = audit(MECHANISMS[0], 4.0, simulated(8), runs=200, error=1e-6)
-    assert found.passed and found.attainable == pytest.approx(2.7, abs=0.2)
+    assert found.passed and found.attainable == pytest.approx(3.35, abs=0.1)
     assert found.verdict.startswith("inconclusive: at most") and "200 runs; raise --runs" in found.verdict
     assert audit(MECHANISMS[0], 0.5, simulated(8), runs=200, error=1e-6).verdict == "not refuted"
 

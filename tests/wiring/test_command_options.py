@@ -472,8 +472,8 @@ OPTIONS = (
     Option("audit", "confidence", (ATTACK, f"{ATTACK} --confidence 0.75"),
            lambda a, b: attacked(a) and attacked(b, error=0.25)),
     Option("audit", "seed", (ATTACK, f"{ATTACK} --seed 3"), lambda a, b: attacked(a) and attacked(b, seed=3)),
-    Option("audit", "low_bits", tuple(ATTACK.replace("300", "2000") + b for b in (" --low-bits", " --no-low-bits")),
-           lambda a, b: attacked(a, runs=2000, low_bits=True) and attacked(b, runs=2000, low_bits=False)
+    Option("audit", "low_bits", tuple(ATTACK.replace("300", "10000") + b for b in (" --low-bits", " --no-low-bits")),
+           lambda a, b: attacked(a, runs=10_000, low_bits=True) and attacked(b, runs=10_000, low_bits=False)
            and a.json != b.json),
     Option("audit", "as_json", (ATTACK.removesuffix("--json"), ATTACK),
            lambda a, b: a.out.startswith("Laplace") and isinstance(b.json, list)),

@@ -489,7 +489,7 @@ PARAMETERS = (
     Parameter(audit, "error", (0.05, 0.2),
               lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=200, error=v).attainable),
     Parameter(audit, "low_bits", (False, True),
-              lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=1000, low_bits=v).event,
+              lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=10_000, low_bits=v).event,
               lambda v, seen: ("lowest set bit" in seen) is v),
     *(row for door in (SqliteLedger, SqliteLedger.create) for row in (
         Parameter(door, "path", ("one.db", "two.db"), partial(names_after, door), lambda v, seen: seen == [v, v]),
