@@ -464,6 +464,8 @@ OPTIONS = (
            started("in a box", "--no-box: an app can open connections")),
     Option("audit", "epsilon", (ATTACK, ATTACK.replace("--epsilon 1", "--epsilon 2")),
            lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
+    Option("audit", "owner", (ATTACK, "--owner @one/owner.toml --runs 100 --json"),
+           lambda a, b: ["whole replies", "noised arrays"] == [one["source"] for one in b.json] != a.json),
     Option("audit", "source", tuple(ATTACK.replace("simulated", s) for s in ("simulated", "secure", "both")),
            lambda *all_: [[one["private"] for one in s.json] for s in all_] == [[False], [True], [True, False]]),
     Option("audit", "runs", (ATTACK, ATTACK.replace("300", "400")), lambda a, b: attacked(a) and attacked(b, runs=400)),

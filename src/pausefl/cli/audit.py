@@ -1,10 +1,12 @@
-"""``pausefl audit``: attack a shipped mechanism and print what it must have leaked beside what it claims."""
+"""``pausefl audit``: attack a shipped mechanism, or an owner's whole client, and print what it must have leaked."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import click
@@ -15,6 +17,7 @@ from pausefl.cli.options import PRIVACY, AsJson
 
 if TYPE_CHECKING:
     from pausefl.privacy import Mechanism
+    from pausefl.privacy.audit import Audit
 
 
 _Source: TypeAlias = Literal["both", "simulated", "secure"]
@@ -23,17 +26,25 @@ _Source: TypeAlias = Literal["both", "simulated", "secure"]
 @app.command(rich_help_panel=PRIVACY)
 def audit(
     mechanism: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Which mechanism to attack, e.g. laplace, gaussian or privunit; a wrong name lists all of them.",
             autocompletion=lambda incomplete: [name for name in _variants() if name.startswith(incomplete)],
         ),
-    ],
-    epsilon: Annotated[float, typer.Option(help="What it claims to leak at most, per release.")],
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What the mechanism claims to leak at most, per release.")
+    ] = None,
+    owner: Annotated[
+        Path | None, typer.Option(help="Attack the whole client of this owner's file instead, in a scratch copy.")
+    ] = None,
     source: Annotated[
         _Source, typer.Option(click_type=click.Choice(get_args(_Source)), help="Which noise to attack.")
     ] = "both",
-    runs: Annotated[int, typer.Option(min=100, help="Releases of each input by which the claim is judged.")] = 40_000,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=100, help="Releases of each input by which the claim is judged: 40000, with --owner 4000."),
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,
     confidence: Annotated[
         float,
@@ -46,7 +57,46 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack MECHANISM (laplace: per coordinate) and print a lower bound on its epsilon; exit 1 if it is broken."""
+    """Attack MECHANISM (laplace: per coordinate), or an owner's whole client, and print a lower bound on its epsilon.
+
+    The exit code is 1 if it is broken.
+    """
+    from pausefl.errors import ConfigError, require
+
+    if (mechanism is None) == (owner is None):
+        raise ConfigError("give either MECHANISM or --owner FILE, exactly one of the two")
+    error = 1.0 - confidence
+    if owner is not None:
+        strange = epsilon is not None or delta is not None or low_bits is not None or source != "both"
+        require(not strange, "options", "for a mechanism", "left out with --owner", "the owner's file says it all")
+        found = _client(owner, runs, error)
+    else:
+        require(epsilon is not None, "--epsilon", None, "given with a mechanism", "say what it claims")
+        found = _mechanism(str(mechanism), float(epsilon or 0.0), source, runs, delta, error, seed, low_bits, as_json)
+    if as_json:
+        rows = [{**asdict(one), "passed": one.passed, "verdict": one.verdict} for one in found]
+        finite = [{key: None if value == math.inf else value for key, value in row.items()} for row in rows]
+        typer.echo(json.dumps(finite, indent=2))
+    else:
+        typer.echo(f"{found[0].mechanism}: {found[0].runs} runs of each input, {confidence:.6g} confidence")
+        for one in found:
+            name = one.source if one.private else f"{one.source} (not private)"
+            claim = f"claims {one.claimed:g}" + (f" at delta {one.delta:g}" if one.delta else "")
+            typer.echo(f"{name:<24} {claim}, leaks at least {one.lower:.3f}: {one.verdict}  ({one.event})")
+    if not all(one.passed for one in found):
+        raise typer.Exit(1)
+
+
+def _client(owner: Path, runs: int | None, error: float) -> list[Audit]:
+    from pausefl.flower import audit_client
+
+    return audit_client(owner, error=error) if runs is None else audit_client(owner, runs=runs, error=error)
+
+
+def _mechanism(
+    name: str, epsilon: float, source: _Source, runs: int | None, delta: float | None, error: float, seed: int,
+    low_bits: bool | None, hidden: bool,
+) -> list[Audit]:  # fmt: skip
     import numpy as np
     from rich.console import Console
     from rich.progress import track
@@ -56,29 +106,19 @@ def audit(
     from pausefl.privacy.audit import audit as attack
 
     variants = _variants()
-    require(mechanism in variants, "mechanism", mechanism, f"one of {', '.join(variants)}", "choose one")
-    target: Any = variants[mechanism]
+    require(name in variants, "mechanism", name, f"one of {', '.join(variants)}", "choose one")
+    target: Any = variants[name]
     if target.guarantee.pure:
-        require(not delta, "delta", delta, f"left out with {mechanism}, which has none", "drop --delta")
+        require(not delta, "delta", delta, f"left out with {name}, which has none", "drop --delta")
     elif delta is not None:
         target = replace(target, delta=delta)
     sources: list[Noise] = [SecureNoise()] if source != "simulated" else []
     if source != "secure":
         sources.append(SimulatedNoise(np.random.default_rng(seed)))
-    hidden = as_json or not sys.stderr.isatty()
+    hidden = hidden or not sys.stderr.isatty()
     waiting = track(sources, "attacking", console=Console(stderr=True), transient=True, disable=hidden)
-    found = [attack(target, epsilon, noise, runs=runs, error=1.0 - confidence, low_bits=low_bits) for noise in waiting]
-    if as_json:
-        rows = [{**asdict(one), "passed": one.passed, "verdict": one.verdict} for one in found]
-        typer.echo(json.dumps(rows, indent=2))
-    else:
-        typer.echo(f"{target!r}: {runs} runs of each input, {confidence:.6g} confidence")
-        for one in found:
-            name = one.source if one.private else f"{one.source} (not private)"
-            claim = f"claims {one.claimed:g}" + (f" at delta {one.delta:g}" if one.delta else "")
-            typer.echo(f"{name:<24} {claim}, leaks at least {one.lower:.3f}: {one.verdict}  ({one.event})")
-    if not all(one.passed for one in found):
-        raise typer.Exit(1)
+    more: dict[str, Any] = {} if runs is None else {"runs": runs}
+    return [attack(target, epsilon, noise, error=error, low_bits=low_bits, **more) for noise in waiting]
 
 
 def _variants() -> dict[str, Mechanism]:

@@ -9,15 +9,17 @@ from pausefl.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from pausefl.flower.client import PrivateUpdate
+    from pausefl.flower.client_audit import audit_client
     from pausefl.flower.server.checkpoint import Checkpoint
     from pausefl.flower.server.strategy import PauseStrategy
 
-__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate"]
+__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate", "audit_client"]
 
 _HOMES = {
     "Checkpoint": "pausefl.flower.server.checkpoint",
     "PauseStrategy": "pausefl.flower.server.strategy",
     "PrivateUpdate": "pausefl.flower.client",
+    "audit_client": "pausefl.flower.client_audit",
 }
 
 

@@ -6,7 +6,7 @@ Where the promise is for one coordinate, the two differ in one; else they may di
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +63,13 @@ def probe(guarantee: Guarantee, rng: np.random.Generator) -> FloatArray:
     return _scaled(rng.standard_normal(MANY), _INSIDE, guarantee)
 
 
-def input_pairs(guarantee: Guarantee, rng: np.random.Generator, noise: FloatArray) -> Iterator[InputPair]:
+def input_pairs(
+    guarantee: Guarantee, rng: np.random.Generator, noise: FloatArray, sizes: Iterable[int] = tuple(SIZES)
+) -> Iterator[InputPair]:
     """Return the pairs; ``noise`` holds releases of one update of ``MANY`` numbers, a row each, in their order."""
     make = _one_coordinate if guarantee.unit == "coordinate" else _whole_update
     echoes = [(MANY, 1.0), *_echo(noise)]
-    for size in SIZES:
+    for size in sizes:
         quiet = int(np.argmin(noise.std(axis=0))) if size == MANY else int(rng.integers(size))
         pairs = list(make(size, quiet, guarantee, rng))
         yield from pairs if size < MOST else pairs[:3]

@@ -10,7 +10,7 @@ then measured with many.  Trials are never used twice, so choosing costs no conf
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -118,15 +118,24 @@ def audit(
         return np.stack([_release(mechanism, update, epsilon, noise) for update in updates])
 
     bits, guarantee = noise.private if low_bits is None else low_bits, mechanism.guarantee
-    bound = GaussianCurve(guarantee.delta) if mechanism.loss == "gaussian" else AnyMechanism(guarantee.delta)
-    lower, most, event = attack(trial, guarantee, bound, runs=runs, error=error, low_bits=bits)
+    lower, most, event = attack(trial, guarantee, bound_for(mechanism), runs=runs, error=error, low_bits=bits)
     return Audit(repr(mechanism), noise.name, noise.private, epsilon, guarantee.delta, lower, most, event, runs, error)
 
 
+def bound_for(mechanism: Mechanism) -> Bound:
+    """Return the bound that fits what the mechanism claims."""
+    delta = mechanism.guarantee.delta
+    return GaussianCurve(delta) if mechanism.loss == "gaussian" else AnyMechanism(delta)
+
+
 def attack(
-    trial: Trial, guarantee: Guarantee, bound: Bound, *, runs: int, error: float, low_bits: bool
-) -> tuple[Epsilon, Epsilon, str]:
-    """Return a lower bound on epsilon, the largest that could have been shown, and the event that showed it."""
+    trial: Trial, guarantee: Guarantee, bound: Bound, *, runs: int, error: float, low_bits: bool,
+    sizes: Iterable[int] = tuple(SIZES), least: int = 400,
+) -> tuple[Epsilon, Epsilon, str]:  # fmt: skip
+    """Return a lower bound on epsilon, the largest that could have been shown, and the event that showed it.
+
+    Updates have one of the ``sizes``, and each pair is tried with ``least`` trials or more.
+    """
     require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
     require(0.0 < error < 0.5, "error", error, "between 0 and 0.5", "0.05 is common")
     rng = stream(0, "audit")
@@ -148,9 +157,9 @@ def attack(
     def shared(pair: InputPair) -> int:
         return max(100, runs * _FREE // max(_FREE, pair.cost))
 
-    noise = trial([probe(guarantee, rng)] * _PROBES)
-    pairs = list(input_pairs(guarantee, rng, noise))
-    found = [best(pair, max(400, min(shared(pair) // 10, 2000)), _EXPLORING) for pair in pairs]
+    noise = trial([probe(guarantee, rng)] * min(_PROBES, least))
+    pairs = list(input_pairs(guarantee, rng, noise, sizes))
+    found = [best(pair, max(least, min(shared(pair) // 10, 2000)), _EXPLORING) for pair in pairs]
     # Within each cost: of a costly pair there are few trials, so that it could not compete with a cheap one.
     found.sort(key=lambda event: event.strength)
     chosen = {event.views.pair.cost: event.views.pair for event in found}

@@ -1,0 +1,163 @@
+"""The audit of a whole client passes the one that is shipped, and finds mods that let something out.
+
+Noise is secure and has no seed.  The sound client is accused with a probability of at most 10^-8.  A leak of a whole
+reply is found for certain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Error, Message, MetricRecord
+
+from pausefl.cli import main
+from pausefl.errors import ConfigError
+from pausefl.flower import PrivateUpdate, audit_client
+from pausefl.owner.owner_init import init_owner
+
+FEW = 100
+RARE = 1e-8
+
+
+@pytest.fixture
+def file(tmp_path):
+    init_owner(tmp_path / "hospital", "hospital")
+    return tmp_path / "hospital" / "owner.toml"
+
+
+def test_the_shipped_client_passes_and_the_owner_is_left_alone(file):
+    def content():
+        return {path: hashlib.sha256(path.read_bytes()).digest() for path in file.parent.rglob("*") if path.is_file()}
+
+    file.with_name("ledger.db").unlink()  # it need not even be there
+    before = content()
+    replies, arrays = audit_client(file, runs=FEW, error=RARE)
+    assert (replies.source, arrays.source) == ("whole replies", "noised arrays")
+    assert replies.passed and replies.event == "nothing but noised arrays differs", replies
+    assert arrays.passed and arrays.claimed == replies.claimed == pytest.approx(1.0)
+    assert content() == before
+
+
+def examples_told(message, context, app):
+    """The app's own number of examples leaves."""
+    told = {}
+
+    def listening(msg, ctx):
+        answer = app(msg, ctx)
+        told.update(next(iter(answer.content.metric_records.values()), {}))
+        return answer
+
+    reply = PrivateUpdate()(message, context, listening)
+    if reply.has_content() and told:
+        reply.content["metrics"] = MetricRecord({"num-examples": told["num-examples"]})
+    return reply
+
+
+def failures_told(message, context, app):
+    """A training that fails is answered by an error."""
+    failed = []
+
+    def listening(msg, ctx):
+        try:
+            return app(msg, ctx)
+        except ValueError:
+            failed.append(True)
+            raise
+
+    reply = PrivateUpdate()(message, context, listening)
+    return Message(Error(code=6, reason="failed"), reply_to=message) if failed else reply
+
+
+def evaluation_served(message, context, app):
+    """An evaluation is passed on, and one that fails is told."""
+    if message.metadata.message_type != "evaluate":
+        return PrivateUpdate()(message, context, app)
+    try:
+        app(message, context)
+    except ValueError:
+        return Message(Error(code=6, reason="failed"), reply_to=message)
+    return Message(Error(code=6, reason="done"), reply_to=message)
+
+
+_again = itertools.count(1)
+
+
+def noised_again(message, context, app):
+    """A repeated request is charged and noised once more."""
+    asked = dict(message.content["pausefl"])
+    message.content["pausefl"] = ConfigRecord({**asked, "round": next(_again)})
+    return PrivateUpdate()(message, context, app)
+
+
+@pytest.mark.parametrize(
+    ("mod", "event"),
+    [
+        (examples_told, "the answer to a training request tells data that is 'large' from ordinary data"),
+        (failures_told, "the answer to a training request tells data that is 'unreadable' from ordinary data"),
+        (evaluation_served, "the answer to an evaluation tells data that is 'unreadable' from ordinary data"),
+        (noised_again, "a repeated request gets other arrays than the first time"),
+    ],
+)
+def test_a_reply_that_tells_is_found(file, mod, event):
+    replies, _ = audit_client(file, runs=FEW, error=RARE, mod=mod)
+    assert replies.verdict == "BROKEN" and replies.lower == float("inf") and replies.event == event
+
+
+def bare_bias(message, context, app):
+    """One tensor leaves as the app returns it."""
+    trained = []
+
+    def listening(msg, ctx):
+        answer = app(msg, ctx)
+        trained.append(answer.content["arrays"])
+        return answer
+
+    reply = PrivateUpdate()(message, context, listening)
+    if reply.has_content() and trained and "bias" in trained[0]:
+        reply.content["arrays"]["bias"] = trained[0]["bias"]
+    return reply
+
+
+def test_arrays_without_noise_are_found(file):
+    """Unless most of 400 fair coins fall alike."""
+    _, arrays = audit_client(file, runs=1600, mod=bare_bias)
+    assert arrays.verdict == "BROKEN", arrays
+
+
+def test_a_file_for_simulations_is_refused(tmp_path):
+    path = tmp_path / "owner.toml"
+    path.write_text(
+        'name = "c-{partition-id}"\nsimulation = true\n[schedule]\nkind = "fixed-horizon"\nbudget = 8.0\n'
+        'releases = 4\n[mechanism]\nkind = "privunit"\nl2 = 1.0\n'
+    )
+    with pytest.raises(ConfigError, match="audit a deployment's file"):
+        audit_client(path)
+
+
+def test_a_client_that_refuses_everything_is_an_error(file):
+    def refusing(message, context, app):
+        return Message(Error(code=6, reason="no"), reply_to=message)
+
+    with pytest.raises(ConfigError, match="answers nothing: an error"):
+        audit_client(file, runs=FEW, mod=refusing)
+
+
+def test_the_command(file, capsys):
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        return ended.value.code, capsys.readouterr()
+
+    code, seen = run("audit", "--owner", file, "--runs", FEW, "--confidence", 1 - RARE, "--json")
+    rows = json.loads(seen.out)
+    assert not code and [row["source"] for row in rows] == ["whole replies", "noised arrays"]
+    assert rows[0]["attainable"] is None and rows[0]["lower"] == 0.0 and np.isfinite(rows[1]["attainable"])
+    for words in (("audit",), ("audit", "laplace", "--epsilon", 1, "--owner", file)):
+        code, seen = run(*words)
+        assert code == 2 and "exactly one of the two" in seen.err
+    assert "left out with --owner" in run("audit", "--owner", file, "--epsilon", 1)[1].err
+    assert "--epsilon" in run("audit", "laplace")[1].err
