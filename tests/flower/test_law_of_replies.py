@@ -1,4 +1,4 @@
-"""Through Flower's own ClientApp: for a given request and ledger, whole replies are equal but for noise and time."""
+"""Through Flower's own ClientApp: for a given request, ledger and kept replies, all but noise and time is the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.serde import message_to_proto
+from flwr.common.serde import context_to_proto, message_to_proto
 
 from pausefl.flower import PrivateUpdate
 from pausefl.flower.simulation import simulated
@@ -74,6 +74,23 @@ def apps(tools: Any) -> dict[str, Any]:
         context.state = context.node_config = context.run_config = "SECRET"  # type: ignore[assignment]
         return reply
 
+    def state(record: Any, *more: Any) -> Any:
+        def change(reply: Message, msg: Message, context: Context) -> Message:
+            context.state["SECRET"] = record
+            for value in more:
+                record["SECRET"].append(value)
+            return reply
+
+        return app(change)
+
+    def other_state(reply: Message, msg: Message, context: Context) -> Message:
+        context.state.__dict__["_data"] = {"SECRET": object()}
+        return reply
+
+    def then_raising(reply: Message, msg: Message, context: Context) -> Message:
+        context.state["SECRET"] = ConfigRecord({"SECRET": 2**70})
+        raise ValueError("SECRET")
+
     def lies(data: bytes) -> ArrayRecord:
         return ArrayRecord({"w": Array("float32", (4, 3), "numpy.ndarray", data), "b": Array(np.zeros(3))})
 
@@ -110,6 +127,13 @@ def apps(tools: Any) -> dict[str, Any]:
         "mutating": app(vandal),
         "writing to the context": app(in_state),
         "ruining the context": app(no_state),
+        "state: number beyond 64 bits": state(MetricRecord({"loss": -(2**80)})),
+        "state: text that is none": state(ConfigRecord({"file": "caf\udce9.csv"})),
+        "state: name that is none": state(ArrayRecord({"caf\udce9": Array(np.zeros(2))})),
+        "state: list of two kinds": state(ConfigRecord({"SECRET": [1, 2]}), "SECRET"),
+        "state: numpy's number": state(ConfigRecord({"SECRET": [1.0]}), np.float32(2.0)),
+        "state: no record": app(other_state),
+        "state: then raising": app(then_raising),
     }  # fmt: skip
 
 
@@ -117,7 +141,9 @@ NAMES = (
     "slow", "raising", "exit", "interrupt", "generator", "memory", "nan", "overflow", "shape", "type", "precision",
     "other name", "missing name", "no bytes", "pickled bytes", "no arrays", "two array records", "renamed record",
     "no metrics", "extra records", "extra metrics", "huge metrics", "other metrics", "error", "empty", "none",
-    "no message", "mutating", "writing to the context", "ruining the context",
+    "no message", "mutating", "writing to the context", "ruining the context", "state: number beyond 64 bits",
+    "state: text that is none", "state: name that is none", "state: list of two kinds", "state: numpy's number",
+    "state: no record", "state: then raising",
 )  # fmt: skip
 
 
@@ -134,8 +160,8 @@ def play(tools: Any, folder: Path, app: Any, text: str) -> list[Any]:
         message = tools.request(round=round_, kind=kind, config={"server-round": round_})
         message.metadata.__dict__["_message_id"] = f"message-{number}"  # the same in every folder
         answers.append(whole(flower(message, context)))
-        # Flower sends the context back to the SuperNode, and no reply without it.
-        assert isinstance(context.state, RecordDict)
+        # Flower sends the context back to the SuperNode.  If it cannot, the server sees an error a minute later.
+        assert context_to_proto(context).SerializeToString()
         assert context.node_config == client.context().node_config
     return answers
 
@@ -181,3 +207,19 @@ def test_the_state_that_an_app_keeps_is_still_there_for_its_next_message(client:
     for number in (1, 2, 3):
         PrivateUpdate()(tools.request(round=number), context, app)
     assert seen == [0, 1, 2]
+
+
+def test_a_state_that_flower_cannot_send_is_forgotten_and_the_one_before_it_stays(
+    client: Any, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = client.context()
+    states = [{"value": 1}, {"value": 2**70}, {"value": "x" * 500}]
+    monkeypatch.setattr("pausefl.flower.client._MOST_STATE", 400)
+    for number, values in enumerate(states, start=1):
+
+        def app(msg: Message, own: Context, values: Any = values) -> Message:
+            own.state["kept"] = ConfigRecord(values)
+            return tools.trained(msg, own)
+
+        assert PrivateUpdate()(tools.request(round=number), context, app).has_content()
+        assert dict(context.state.config_records["kept"]) == {"value": 1}

@@ -159,13 +159,18 @@ def test_the_budget_ends_politely_and_for_good(owner):
         ({"w": np.array([np.nan], dtype=np.float32)}, {}),
         ({"bn.running_mean": np.zeros(2)}, {}),
         ({"w": [1.0, 2.0]}, {}),
+        ({"w": np.ones(2), "bn.num_batches_tracked": np.zeros(2, [("a", "f4"), ("b", "i4")])}, {}),
+        ({"w": np.ones(2), "bn.num_batches_tracked": np.array(["2020-01-01"], "M8[D]")}, {}),
         (None, {"round": 0}),
         (None, {"epsilon": 1e-9}),
     ],
-    ids=["empty", "integers", "nan", "batch norm", "no array", "round 0", "tiny epsilon"],
-)
+    ids=["empty", "integers", "nan", "batch norm", "no array", "fields", "dates", "round 0",
+         "tiny epsilon"],
+)  # fmt: skip
 def test_a_bad_request_is_refused_before_it_costs_anything(owner, model, wish):
     training = Training()
+    if model and any("tracked" in name for name in model):
+        owner = replace(owner, batch_norm="noise")
     assert refused(owner, training, model=model, **wish).reason == "bad-request"
     assert charged(owner) == []
     assert training.calls == 0
@@ -174,11 +179,18 @@ def test_a_bad_request_is_refused_before_it_costs_anything(owner, model, wish):
 @pytest.mark.parametrize(
     "bad",
     [{"run": ""}, {"run": "a/b"}, {"run": 7}, {"round": -1}, {"round": True}, {"round": 1.0}, {"epsilon": 0.0},
-     {"epsilon": float("nan")}, {"clip": "1"}, {"clip": -1.0}],
+     {"epsilon": float("nan")}, {"clip": "1"}, {"clip": -1.0},
+     {"action": "x" * 901}, {"action": "two\nlines"}, {"action": None}],
 )  # fmt: skip
 def test_a_request_validates_itself(bad):
     with pytest.raises(InvalidValueError):
         TrainingRequest(**{"run": "run", "round": 1, **bad})
+
+
+def test_the_longest_name_that_a_request_can_have_fits_into_the_ledger(owner):
+    request = {"run": "r" * 64, "round": 2**31 - 1, "action": "x" * 900}
+    assert ask(owner, **request).releases == 1
+    assert charged(owner) == [TrainingRequest(**request).release]
 
 
 def failing(error):

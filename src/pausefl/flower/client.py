@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 from flwr.supercore import log
 
 from pausefl.errors import ConfigError, PauseError, require
@@ -26,6 +28,9 @@ NODE_KEY = "pausefl-owner"
 """The key of the SuperNode's configuration that names the owner's file."""
 
 App = Callable[[Message, Context], Message]
+
+_MOST_STATE = 1 << 30
+"""Bytes of the app's state that are kept between messages: Flower cannot send more than twice as many."""
 
 _passes = False
 
@@ -116,18 +121,29 @@ def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] |
 def _asked(app: App, msg: Message, context: Context) -> RecordDict:
     """Return the app's answer to copies of message and context, so that it cannot write into what goes back.
 
-    Of the context only the state is the app's: Flower could not send a reply with a context that is none.
+    Of the context only the state is the app's, and only a state that Flower can send: it sends the reply first, but it
+    never finishes a message whose context it cannot send, and the server would see that.
     """
     copy = deepcopy(msg)
     if RECORD in copy.content:
         del copy.content[RECORD]
-    own = replace(context, node_config={**context.node_config}, run_config={**context.run_config})
+    parts = {name: deepcopy(getattr(context, name)) for name in ("node_config", "run_config", "state")}
+    own = replace(context, **parts)
     answer = app(copy, own)
-    if isinstance(own.state, RecordDict):
-        context.state = own.state
+    try:
+        context.state = _as_sent(own.state)
+    except Exception as error:
+        log(WARNING, "pausefl: the app's new state cannot be kept, the old one stays", exc_info=error)
     if not isinstance(answer, Message) or not answer.has_content():
         raise Refused("failed", "the app answered with an error or with nothing")
     return answer.content
+
+
+def _as_sent(state: RecordDict) -> RecordDict:
+    """Return what comes out at the other end when Flower sends this state."""
+    sent = recorddict_to_proto(state).SerializeToString()
+    require(len(sent) <= _MOST_STATE, "state", len(sent), f"of {_MOST_STATE} bytes at most", "keep less in it")
+    return recorddict_from_proto(RecordBytes.FromString(sent))
 
 
 def _numbers(content: RecordDict) -> Numbers:

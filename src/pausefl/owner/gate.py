@@ -35,11 +35,11 @@ class Gate:
     """One owner's ledger and kept replies, for the length of one message of a run.
 
     Law: a training request is charged in the ledger, durably, before the data is touched; a release name is charged
-    once, and asked for again it gives the stored bytes or a refusal.  For a given request and state of the ledger,
-    everything in the answer but the noised arrays is the same, whatever the data and whether or not training failed:
-    whether it fails may depend on the data, and anything that shows it would be a bit without noise.  So a training
-    that fails sends the noise of an unchanged model, and its reason is written to ``log`` alone; and no number of the
-    app leaves.  Only in a simulation the owner may allow some.
+    once, and asked for again it gives the stored bytes or a refusal.  For a given request and a given state of ledger
+    and kept replies, everything in the answer but the noised arrays is the same, whatever the data and whether or not
+    training failed: whether it fails may depend on the data, and anything that shows it would be a bit without noise.
+    So a training that fails sends the noise of an unchanged model, and its reason is written to ``log`` alone; and no
+    number of the app leaves.  Only in a simulation the owner may allow some.
     """
 
     __slots__ = ("_ledger", "_log", "_owner", "_replies")

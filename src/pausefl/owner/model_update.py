@@ -28,6 +28,10 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
     for name in layers.released():
         if not np.isfinite(model[name]).all():
             raise InvalidValueError(f"{name!r} holds NaN or infinity, but must be finite; send a sound model")
+    for name in layers.local:
+        # Others, records with fields say, do not come back from a kept reply to the byte.
+        kind = model[name].dtype
+        require(kind.kind in "biuf", f"tensor {name!r}", str(kind), "of numbers or truth values", "send it as such")
 
 
 def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:

@@ -30,6 +30,8 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LONGEST = 900
+"""Letters of an action: with run and round before it, no name is longer than a ledger's names may be."""
 
 
 class Refused(PauseError):  # noqa: N818 - an answer, not a defect
@@ -71,6 +73,8 @@ class TrainingRequest:
         require(named, "run", self.run, "1 to 64 letters, digits, '.', '_' or '-'", "rename the run")
         whole = isinstance(self.round, int) and not isinstance(self.round, bool) and 0 <= self.round < 2**31
         require(whole, "round", self.round, "a whole number from 0", "count rounds from 1")
+        told = isinstance(self.action, str) and len(self.action) <= _LONGEST and self.action.isprintable()
+        require(told, "action", f"{self.action!s:.50}", f"printable text of at most {_LONGEST} letters", "shorten it")
         for name in ("epsilon", "clip"):
             value = getattr(self, name)
             fine = value is None or (is_finite(value) and value > 0.0)
