@@ -109,6 +109,39 @@ def test_form_precision_and_input_are_kept(mechanism, name):
     assert all(np.array_equal(before[key], update[key]) for key in update)
 
 
+class Copying(np.ndarray):
+    """An array whose other shapes are copies: noise added to one of them never reaches it."""
+
+    def reshape(self, *shape, **more):
+        return np.array(self).reshape(*shape, **more)
+
+    def ravel(self, *arguments):
+        return np.array(self).ravel()
+
+
+@every
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_array_of_another_kind_is_noised_all_the_same(mechanism, name):
+    bare = np.full(6, 0.1)
+    for update, layers in ((bare.view(Copying), None), ({"w": bare.view(Copying)}, Layers({"w": (6,)}))):
+        released = mechanism.release(update, 1.0, source(name), layers=layers).update
+        released = released if layers is None else released["w"]
+        assert type(released) is np.ndarray and not np.any(released == bare)
+
+
+@every
+@pytest.mark.parametrize("name", SOURCES)
+def test_whether_numpy_raises_makes_no_difference(mechanism, name):
+    """Overflow and underflow depend on the data: an error would tell of it."""
+    tiny = 2.0**-1060
+    for update in ([0.0, 0.0], [1e200, 1e-200], [5e-324, 0.0], [tiny, 3.0 * tiny], [1e308, 1e308], [1e308, 1e-320]):
+        for clip in (None, 1e-310):
+            with np.errstate(all="raise"):
+                released = mechanism.release(np.array(update), 1.0, source(name), clip=clip).update
+                narrow = mechanism.release(np.array([1.0, 1e-40], np.float32), 1.0, source(name), clip=clip).update
+            assert np.isfinite(released).all() and np.isfinite(narrow).all()
+
+
 @every
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_record_says_whether_it_is_private(mechanism, name):

@@ -6,6 +6,7 @@ The statistics draw fresh bits; each says how often it fails by chance.
 from __future__ import annotations
 
 import math
+import os
 
 import mpmath
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.stats import kstwo
 from pausefl.privacy import PrivUnit, SecureNoise
 from pausefl.privacy.mechanisms import exact_cap, exact_normal
 from pausefl.privacy.mechanisms.exact_cap import draw_exact_cap
-from pausefl.privacy.mechanisms.exact_normal import HEIGHTS, Normals, draw_before, draw_beyond, falls_under
+from pausefl.privacy.mechanisms.exact_normal import HEIGHTS, Normals, Real, draw_before, draw_beyond, falls_under
 
 RARE = 1e-8
 
@@ -84,7 +85,7 @@ def test_a_close_decision_is_made_in_exact_numbers(start, scale):
                     return mpmath.exp(-start * y - y * y / 2)
 
                 height = int(curve(fraction, 64) * 2**64) + step
-                under, longer, known = falls_under(start, strip, scale, fraction, height, 64, 1.0)
+                under, longer, known = falls_under(start, strip, scale, fraction, height, 64, 1.0, 0)
                 assert longer >> known - 64 == fraction
                 if step:  # a whole unit of 2^-64 away: the undrawn bits of the height cannot change it
                     assert under is (step < 0)
@@ -92,8 +93,61 @@ def test_a_close_decision_is_made_in_exact_numbers(start, scale):
                     assert mpmath.mpf(height) / 2**64 < curve(longer, known)
 
 
+@pytest.mark.parametrize(("start", "scale", "top"), [(31.0, 5, 1.0), (0.0, 4, HEIGHTS[-1])])
+@pytest.mark.parametrize("strip", [600, 1074, 1100, 1200])
+def test_the_tail_is_exact_beyond_what_floats_hold(start, scale, top, strip):
+    """There the height of a strip is 0 as a float, and a point was always accepted; mpmath agrees at 60 digits."""
+    halvings = strip if start else strip - 17
+    with mpmath.workdps(60):
+        y = (strip + mpmath.mpf(5) / 2**64) / 2**scale
+        share = mpmath.exp(-start * y - y * y / 2) / mpmath.mpf(float(top)) * mpmath.mpf(2) ** halvings
+        # Hardly any point lies under the curve so far out: it takes this many bits of the height to be so low.
+        bits = 64 + math.ceil(-mpmath.log(share, 2))
+        height = int(mpmath.floor(share * mpmath.mpf(2) ** bits))
+    for thousandths, wanted in ((999, True), (1001, False)):
+        point = start, strip, scale, 5, height * thousandths // 1000, bits
+        assert falls_under(*point, float(top), halvings)[0] is wanted
+
+
+@pytest.mark.parametrize(("start", "scale"), [(31.0, 5), (0.0, 2)])
+@pytest.mark.parametrize("strip", [2_000, 40_000, 3_000_000])
+def test_a_high_point_in_the_far_tail_is_rejected(start, scale, strip):
+    assert not falls_under(start, strip, scale, 5, 1 << 63, 64, 1.0, strip)[0]
+
+
+def test_a_normal_in_the_far_tail_keeps_its_strip(monkeypatch):
+    """40,000 coins in a row on 0, which 16 bits cannot count; the height's bits are 0, so that it is accepted."""
+    urandom, coins = os.urandom, [0] * 625 + [1]
+
+    def patched(amount):
+        if amount == 16:  # a fraction of 0, and a word for the tail with a height of 0
+            return bytes(8) + b"\xff\xff" + bytes(6)
+        return coins.pop(0).to_bytes(8, "little") if coins else bytes(amount)
+
+    monkeypatch.setattr(os, "urandom", patched)
+    monkeypatch.setattr(exact_normal, "falls_under", lambda *point: (point[-1] == 40_001, point[3], 64))
+    (signs, strips, _), _ = exact_normal._thrown(1)
+    monkeypatch.setattr(os, "urandom", urandom)
+    assert strips.tolist() == [18 + 40_000] and signs.tolist() == [1]
+
+
+def test_a_part_along_the_update_may_have_any_number_of_bits(monkeypatch):
+    """Close decisions make it longer; so many of them never follow each other, but a release must not fail by it."""
+    monkeypatch.setattr(exact_cap, "draw_beyond", lambda threshold: Real(1, 3 << 640, 640))
+    drawn = draw_exact_cap(np.array([0.0, 1.0]), 2.5, 1.0)
+    assert drawn[1] == pytest.approx(3.0, abs=2.0**-20)
+
+
+def test_a_zero_that_leaves_has_no_sign(monkeypatch):
+    """Floats round to -0.0 or 0.0, whole numbers to 0: the sign would tell which decided.  A coarse grid has zeros."""
+    monkeypatch.setattr(exact_cap, "GRID", 1)
+    drawn = draw_exact_cap(np.ones(400), 1.0, 0.5)
+    zeros = drawn[drawn == 0.0]
+    assert len(zeros) > 10 and not np.signbit(zeros).any()
+
+
 def test_bits_that_a_decision_used_stay():
-    normals = Normals(np.array([-1], np.int8), np.array([3], np.int16), np.array([5], np.uint64))
+    normals = Normals(np.array([-1], np.int8), np.array([3], np.int64), np.array([5], np.uint64))
     first = normals.whole(0, 192)
     assert first >> 128 == -((3 << 64) + 5) - 1 and -(-first >> 128) == -((3 << 64) + 5)
     assert normals.whole(0, 192) == first and -normals.whole(0, 128) == -first >> 64
@@ -147,7 +201,7 @@ def test_an_exact_dot_is_exact():
 
 def test_a_normal_beyond_what_floats_hold_is_not_lost(monkeypatch):
     """So far out that it never happens; the slow way takes over, and the sum is right."""
-    normals = Normals(np.array([1, -1], np.int8), np.array([600, 2], np.int16), np.array([9, 8], np.uint64))
+    normals = Normals(np.array([1, -1], np.int8), np.array([600, 2], np.int64), np.array([9, 8], np.uint64))
     monkeypatch.setattr(exact_cap, "draw_normals", lambda size: normals)
     drawn = draw_exact_cap(np.array([0.0, 1.0]), 2.5, 1.0)
     assert drawn[0] == pytest.approx(150.0) and drawn[1] >= 2.5 - 2.0**-20

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import Gaussian, Laplace, Layers, PrivUnit, SecureNoise, SimulatedNoise
-from pausefl.privacy.mechanisms.base import clip_norm
+from pausefl.privacy.mechanisms.base import clip_norm, vector_norm
 from pausefl.privacy.mechanisms.gaussian import gaussian_delta, noise_multiplier
 from pausefl.privacy.mechanisms.privunit import Levels, best_levels
 from pausefl.privacy.mechanisms.privunit_cap import best_cap
@@ -51,17 +51,38 @@ def test_a_clip_holds_for_a_million_coordinates():
         assert 1.0 - 1e-8 < math.fsum(np.abs(clipped) ** order) < 1.0
 
 
+def test_a_norm_is_as_exact_in_many_dimensions_as_in_few():
+    """One entry, and small ones beside it whose squares a single long sum loses: 2^-36.0 of it in these dimensions."""
+    small = 2.0**-27.01
+    for d in (2**16, 2**23):
+        vector = np.full(d, small)
+        vector[0] = 1.0
+        for order in (1, 2):
+            exact = 1 + (d - 1) * Fraction(small) ** order
+            assert abs(Fraction(vector_norm(vector, order)) ** order / exact - 1) < Fraction(1, 2**40)
+
+
+def exact_delta(epsilon, multiplier):
+    with mpmath.workdps(60):
+        s, e = mpmath.mpf(multiplier), mpmath.mpf(epsilon)
+        return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
+
+
+def test_the_delta_of_the_gaussian_is_never_above_its_claim():
+    """The two terms of delta nearly cancel where epsilon is small: 600 pairs, half of them there, to 60 digits."""
+    rng = np.random.default_rng(2)
+    for low, high, largest in ((-6.0, -4.0, -7.0), (-4.0, 5.0, -1.0)):
+        for epsilon, delta in 10.0 ** rng.uniform((low, -12.0), (high, largest), (300, 2)):
+            epsilon, delta = max(float(epsilon), 1e-6), max(float(delta), 1e-12)
+            assert exact_delta(epsilon, noise_multiplier(epsilon, delta)) <= delta, (epsilon, delta)
+
+
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.5, 1.5, 4.0, 40.0, 300.0])
 def test_the_gaussian_gives_its_delta_and_no_less_noise_would_do(epsilon, delta):
-    def exact(multiplier):
-        with mpmath.workdps(60):
-            s, e = mpmath.mpf(multiplier), mpmath.mpf(epsilon)
-            return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
-
     multiplier = noise_multiplier(epsilon, delta)
-    assert exact(multiplier) <= delta
-    assert exact(multiplier * (1.0 - 1e-6)) > delta
+    assert exact_delta(epsilon, multiplier) <= delta
+    assert exact_delta(epsilon, multiplier * (1.0 - 1e-6)) > delta
     assert gaussian_delta(epsilon, multiplier) == pytest.approx(delta, rel=1e-5)
 
 
@@ -258,6 +279,11 @@ def test_batch_norm_needs_a_policy():
         lambda: Gaussian(l2=-1.0, delta=1e-6),
         lambda: Gaussian(l2=1.0, delta=0.0),
         lambda: Gaussian(l2=1.0, delta=1.0),
+        lambda: Laplace(unit="coordinate", width=True),
+        lambda: Laplace(unit="update", l1=True),
+        lambda: Gaussian(l2=True, delta=1e-6),
+        lambda: Gaussian(l2="1", delta=1e-6),
+        lambda: PrivUnit(l2=True),
         lambda: PrivUnit(l2=math.inf),
         lambda: PrivUnit(l2=1.0, norm="open"),
         lambda: PrivUnit(l2=1.0, norm_share=0.1),
@@ -267,6 +293,19 @@ def test_batch_norm_needs_a_policy():
 def test_a_mechanism_without_a_bound_is_refused(make):
     with pytest.raises(InvalidValueError):
         make()
+
+
+def test_bounds_are_plain_floats():
+    """A narrow float would make sensitivities narrow, too."""
+    third = np.float32(1.0 / 3.0)
+    share, delta = np.float32(0.1), np.float32(1e-6)
+    for made, names in (
+        (Laplace(unit="coordinate", width=third), ["width"]),
+        (Laplace(unit="update", l1=third), ["l1"]),
+        (Gaussian(l2=third, delta=delta), ["l2", "delta"]),
+        (PrivUnit(l2=third, norm="private", norm_share=share), ["l2", "norm_share"]),
+    ):
+        assert all(type(getattr(made, name)) is float for name in names)
 
 
 def test_the_secure_source_checks_the_privacy_map(monkeypatch):

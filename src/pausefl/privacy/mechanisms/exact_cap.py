@@ -46,6 +46,8 @@ def draw_exact_cap(direction: FloatArray, threshold: float, inside: float) -> Fl
     error = 2.0 ** (GRID - 49) * (normals.strips.max() / 4.0 + 1.0 + abs(slope.rounded) * 2.0**_FINE)
     for place in np.flatnonzero(np.abs(np.abs(values - whole) - 0.5) <= error):
         whole[place] = slope.nearest(int(place))
+    # Floats round to -0.0 or to 0.0, whole numbers to 0 only: which of them decided must not be seen.
+    whole += 0.0
     whole *= 2.0**-GRID
     return whole
 
@@ -73,9 +75,9 @@ class _Slope:
 
     def _bound(self, dot: int) -> None:
         """Set b = a / |x| - <g, x> / |x|^2 as a whole multiple of 2^-point, and its error, from the bits drawn."""
-        self._point = self._bits + 96
-        root = math.isqrt(self._length << 2 * self._point)
         a = self._along
+        self._point = max(self._bits, a.bits) + 96
+        root = math.isqrt(self._length << 2 * self._point)
         unit = (1 << 2 * self._point - a.bits) // root + 1
         across = self._length << self._bits + 2
         self._b = a.sign * a.whole * (1 << 2 * self._point - a.bits) // root - (dot << self._point) // across

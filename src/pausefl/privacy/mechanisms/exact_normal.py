@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _COUNTS = [math.floor(math.exp(-((strip / 4.0) ** 2) / 2.0) / _CELL) + 1 for str
 _COUNTS[0] += 2**16 - 1 - sum(_COUNTS)
 HEIGHTS: FloatArray = np.array([*(_CELL * count for count in _COUNTS), _CELL])
 """Where a strip ends above, which is not below e^(-a^2/2) anywhere in it."""
-_STRIPS = np.repeat(np.arange(_TAIL + 1, dtype=np.int16), [*_COUNTS, 1])
+_STRIPS = np.repeat(np.arange(_TAIL + 1, dtype=np.int64), [*_COUNTS, 1])
 _BLOCK = 1 << 15
 """Points at a time: they stay in the processor's cache."""
 _DOUBT = 2.0**-36
@@ -46,7 +46,7 @@ class Normals:
     """
 
     signs: npt.NDArray[np.int8]
-    strips: npt.NDArray[np.int16]
+    strips: npt.NDArray[np.int64]
     fractions: npt.NDArray[np.uint64]
     used: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -88,11 +88,10 @@ def _thrown(size: int) -> tuple[list[npt.NDArray[Any]], dict[int, tuple[int, int
     # 16 bits choose the strip, one the sign, 47 the height.
     strips = _STRIPS[words.astype(np.uint16)]
     tops = HEIGHTS[strips]
-    tail = np.flatnonzero(strips == _TAIL).tolist()
-    for place in tail:
-        further = _halvings()
-        strips[place] += further
-        tops[place] = math.ldexp(_CELL, -1 - further)
+    # Always decided by falls_under, which takes the height of a strip in the tail as a cell and a number of halvings.
+    tail = {place: 1 + _halvings() for place in np.flatnonzero(strips == _TAIL).tolist()}
+    for place, halvings in tail.items():
+        strips[place] += halvings - 1
     heights = (words >> np.uint64(17)).astype(np.float64)
     heights *= 2.0**-47
     heights *= tops
@@ -102,9 +101,8 @@ def _thrown(size: int) -> tuple[list[npt.NDArray[Any]], dict[int, tuple[int, int
     doubtful = np.flatnonzero(np.abs(heights - curve) <= _DOUBT * curve + 2.0**-47 * tops)
     used = {}
     for place in sorted({*doubtful.tolist(), *tail}):
-        under[place], *used[place] = falls_under(
-            0.0, int(strips[place]), 2, int(fractions[place]), int(words[place]) >> 17, 47, float(tops[place])
-        )
+        point = int(strips[place]), 2, int(fractions[place]), int(words[place]) >> 17
+        under[place], *used[place] = falls_under(0.0, *point, 47, float(tops[place]), tail.get(place, 0))
     kept = np.flatnonzero(under)
     signs = 1 - 2 * ((words[kept] >> np.uint64(16)) & np.uint64(1)).astype(np.int8)
     places = np.searchsorted(kept, list(used)).tolist()
@@ -112,7 +110,7 @@ def _thrown(size: int) -> tuple[list[npt.NDArray[Any]], dict[int, tuple[int, int
     return [signs, strips[kept], fractions[kept]], extra
 
 
-def _sizes(strips: npt.NDArray[np.int16], fractions: npt.NDArray[np.uint64]) -> FloatArray:
+def _sizes(strips: npt.NDArray[np.int64], fractions: npt.NDArray[np.uint64]) -> FloatArray:
     sizes: FloatArray = fractions.astype(np.float64)
     sizes *= 2.0**-64
     sizes += strips
@@ -129,30 +127,35 @@ def _halvings() -> int:
 
 
 def falls_under(
-    start: float, strip: int, scale: int, fraction: int, height: int, bits: int, top: float
+    start: float, strip: int, scale: int, fraction: int, height: int, bits: int, top: float, halvings: int
 ) -> tuple[bool, int, int]:
     """Return whether a point lies under e^-(start y + y^2/2) at y = (strip + fraction) / 2^scale, for certain.
 
-    ``fraction`` has 64 bits, and ``height`` is a share of ``top`` with so many ``bits``; both get more bits, drawn
-    here, until they suffice.  Returns the fraction and its number of bits, too.
+    ``fraction`` has 64 bits, and ``height`` is a share of ``top`` / 2^halvings with so many ``bits``; both get more
+    bits, drawn here, until they suffice.  That height is nowhere below the curve in the strip; it may be too small for
+    a float.  Returns the fraction and its number of bits, too.
     """
     known = 64
     y = (strip + fraction * 2.0**-64) * 2.0**-scale
-    exponent, share = (start + y / 2.0) * y, height * 2.0**-bits * top
-    curve = math.exp(-exponent)
-    if exponent < 700.0 and abs(share - curve) > _DOUBT * curve + top * 2.0**-bits:
-        return share < curve, fraction, known
+    exponent = (start + y / 2.0) * y
+    if exponent < 680.0:  # then the curve, and with it the height, is above 10^-296, which floats hold well
+        highest, curve = math.ldexp(top, -halvings), math.exp(-exponent)
+        share = height * 2.0**-bits * highest
+        if abs(share - curve) > _DOUBT * curve + highest * 2.0**-bits:
+            return share < curve, fraction, known
     while True:
-        # All of it said, since an app in the same process may have changed the defaults.
-        exact = Context((known + bits) // 3 + 40, ROUND_HALF_EVEN, -999_999, 999_999, 1, 0, [], [])
-        # Decimal's functions round correctly, and only a handful of them follow each other: a relative error of 10^10
-        # units of the last digit is far more than all of them make, exponents of a million included.
-        slack = Decimal((0, (1,), 10 - exact.prec))
+        digits = (known + bits) // 3 + 30
+        # All of it said, since an app in the same process may have changed the defaults.  The exponent is below
+        # 10^(3 + bits of the strip): an error of its last digit is one of that many units in the result.
+        exact = Context(digits + 10 + strip.bit_length(), ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX, 1, 0, [], [])
+        # Decimal's functions round correctly (a power up to one unit), and only a handful of them follow each other: a
+        # relative error of 10^-digits is far more than all of them make.
+        slack = Decimal((0, (1,), -digits))
         low, high = (
             exact.multiply(_curve(start, (strip << known) + fraction + end, known + scale, exact), one)
             for end, one in ((1, exact.subtract(1, slack)), (0, exact.add(1, slack)))
         )
-        unit = exact.divide(Decimal.from_float(top), Decimal(1 << bits))
+        unit = exact.divide(Decimal.from_float(top), exact.power(2, bits + halvings))
         if exact.multiply(unit, Decimal(height + 1)) < low:
             return True, fraction, known
         if exact.multiply(unit, Decimal(height)) > high:
@@ -188,9 +191,7 @@ def draw_beyond(threshold: float) -> Real:
     scale = math.floor(math.log2(threshold / 0.6932))
     while True:
         strip = _halvings()
-        under, fraction, bits = falls_under(
-            threshold, strip, scale, random_bits(64), random_bits(64), 64, math.ldexp(1.0, -strip)
-        )
+        under, fraction, bits = falls_under(threshold, strip, scale, random_bits(64), random_bits(64), 64, 1.0, strip)
         if under:
             beyond = int(math.ldexp(threshold, 40)) << bits + scale - 40
             return Real(1, beyond + (strip << bits) + fraction, bits + scale)

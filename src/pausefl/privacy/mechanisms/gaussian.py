@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, ndtr
 
-from pausefl.errors import require
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.types import Epsilon, FloatArray
+
+_CLOSE = 2e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,14 @@ class Gaussian(Mechanism):
     """
 
     name: ClassVar[str] = "gaussian"
-    least_epsilon: ClassVar[Epsilon] = 1e-6  # below it the two terms of delta cancel in floats
+    least_epsilon: ClassVar[Epsilon] = 1e-6
     loss: ClassVar[Literal["gaussian"]] = "gaussian"
     l2: float
     delta: float
 
     def __post_init__(self) -> None:
-        require_bound("l2", self.l2, "it is the norm of a typical update")
-        require(1e-12 <= self.delta <= 0.1, "delta", self.delta, "between 1e-12 and 0.1", "1e-6 is common")
+        require_bound(self, "l2", "it is the norm of a typical update")
+        require_bound(self, "delta", "1e-6 is common", 1e-12, 0.1)
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
@@ -64,9 +65,18 @@ class Gaussian(Mechanism):
 
 def gaussian_delta(epsilon: Epsilon, multiplier: float) -> float:
     """Return the exact delta of Gaussian noise of ``multiplier`` x sensitivity."""
-    # Balle and Wang (2018), eq. (6), the second term in logarithms: e^epsilon alone would overflow.
+    # Balle and Wang (2018), eq. (6), is ndtr(a - b) - e^epsilon ndtr(-a - b).  Both terms are e^-(a - b)^2 / 2 times
+    # the scaled erfcx, which neither overflows nor takes the exponent's rounding into their difference.
     a, b = 0.5 / multiplier, epsilon * multiplier
-    return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
+    near, far = (b - a) / math.sqrt(2.0), (b + a) / math.sqrt(2.0)
+    factor = 0.5 * math.exp(-near * near)
+    if near < 0.0:
+        return float(ndtr(a - b)) - factor * float(erfcx(far))
+    if far - near > _CLOSE:
+        return factor * float(erfcx(near) - erfcx(far))
+    # They nearly cancel: the derivative half way, times the distance, errs by less than 10^-10.
+    half = b / math.sqrt(2.0)
+    return factor * (far - near) * 2.0 * (1.0 / math.sqrt(math.pi) - half * float(erfcx(half)))
 
 
 @lru_cache(maxsize=1024)

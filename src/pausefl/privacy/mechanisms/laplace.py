@@ -45,7 +45,7 @@ class Laplace(Mechanism):
         wanted, stray = getattr(self, clip), getattr(self, other)
         require(stray is None, other, stray, f"left out with unit={self.unit!r}", f"give {clip} instead")
         require(wanted is not None, clip, wanted, f"given with unit={self.unit!r}", "it sets clip and noise")
-        require_bound(clip, wanted, "it is the size of a typical update")
+        require_bound(self, clip, "it is the size of a typical update")
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Self:

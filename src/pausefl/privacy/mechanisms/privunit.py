@@ -55,11 +55,12 @@ class PrivUnit(Mechanism):
     norm_share: float | None = None
 
     def __post_init__(self) -> None:
-        require_bound("l2", self.l2, "it is the norm of a typical update")
+        require_bound(self, "l2", "it is the norm of a typical update")
         require(self.norm in ("fixed", "private"), "norm", self.norm, "'fixed' or 'private'", "choose one")
         share = self.norm_share
         require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
-        require(share is None or 0.01 <= share <= 0.99, "norm_share", share, "between 0.01 and 0.99", "0.1 is common")
+        if share is not None:
+            require_bound(self, "norm_share", "0.1 is common", 0.01, 0.99)
 
     @classmethod
     def audited(cls) -> dict[str, Self]:

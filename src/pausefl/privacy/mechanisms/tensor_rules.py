@@ -63,7 +63,7 @@ class Layers:
             local = {name for name in statistics if name.rpartition(".")[2] == "num_batches_tracked"}
         for name in model:
             if name not in local:
-                _check(name, model[name])
+                _plain(name, model[name])
         return cls({name: tuple(tensor.shape) for name, tensor in model.items()}, frozenset(local))
 
     def released(self) -> list[str]:
@@ -75,9 +75,9 @@ def pack(update: Update, layers: Layers | None) -> FloatArray:
     """Return a fresh float64 vector of everything that is to leave, or refuse."""
     if not isinstance(update, Mapping):
         require(layers is None, "layers", layers, "left out for a flat array", "pass the update as a mapping by name")
-        _check("update", update)
-        require(update.ndim == 1, "update", update.shape, "flat", "ravel it, or pass a mapping by name")
-        vector = update.astype(np.float64)
+        tensor = _plain("update", update)
+        require(tensor.ndim == 1, "update", tensor.shape, "flat", "ravel it, or pass a mapping by name")
+        vector = tensor.astype(np.float64)
     else:
         if layers is None:
             raise InvalidValueError("layers is None, but a mapping needs rules by name; pass layers=Layers.of(model)")
@@ -87,11 +87,11 @@ def pack(update: Update, layers: Layers | None) -> FloatArray:
         missing = [name for name in names if name not in update]
         require(not missing, "update", missing, "complete", "a tensor left out would tell of the data")
         require(bool(names), "update", "empty", "of one tensor or more", "keep less local")
-        for name in names:
-            _check(name, update[name])
-            shape, wanted = tuple(update[name].shape), layers.shapes[name]
+        tensors = {name: _plain(name, update[name]) for name in names}
+        for name, tensor in tensors.items():
+            shape, wanted = tensor.shape, layers.shapes[name]
             require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "send the model's own tensors")
-        vector = np.concatenate([update[name].ravel() for name in names], dtype=np.float64)
+        vector = np.concatenate([tensor.ravel() for tensor in tensors.values()], dtype=np.float64)
     if not np.isfinite(vector).all():
         raise InvalidValueError("update holds NaN or infinity, but must be finite; check the training, release nothing")
     return vector
@@ -106,7 +106,7 @@ def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[st
         return narrowed(vector, np.asarray(update).dtype)
     parts, start = {}, 0
     for name in layers.released():
-        tensor = update[name]
+        tensor = np.asarray(update[name])
         parts[name] = narrowed(vector[start : start + tensor.size].reshape(tensor.shape), tensor.dtype)
         start += tensor.size
     return parts
@@ -118,11 +118,14 @@ def narrowed(values: FloatArray, kind: np.dtype[Any]) -> Tensor:
     return np.clip(values, -most, most).astype(kind) if kind != values.dtype else values
 
 
-def _check(name: str, tensor: object) -> None:
+def _plain(name: str, tensor: object) -> Tensor:
+    """Return the tensor without the methods of a subclass, whose copies would not get the noise, or refuse it."""
     if not isinstance(tensor, np.ndarray) or isinstance(tensor, np.ma.MaskedArray):
         raise InvalidValueError(
             f"{name} is a {type(tensor).__name__}, but must be a plain numpy array; convert it first"
         )
+    tensor = np.asarray(tensor)
     fine = tensor.dtype == np.float32 or tensor.dtype == np.float64
     require(fine, f"type of {name!r}", str(tensor.dtype), "float32 or float64", "keep other tensors local")
     require(tensor.size > 0, f"size of {name!r}", tensor.size, "1 or more", "leave empty tensors out of the model")
+    return tensor
