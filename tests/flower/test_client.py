@@ -610,3 +610,13 @@ def test_the_client_side_needs_neither_torch_nor_the_server_side():
     code = "import sys; from pausefl.flower import PrivateUpdate; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pausefl.flower.server.strategy", "ray"} & set(done.stdout.split())
+
+
+def test_an_interrupt_after_the_charge_is_a_refusal_like_any_other_fault(client, monkeypatch):
+    """A timer that training left behind can raise it, and Flower would tell the server that it came."""
+
+    def interrupted(arrays):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pausefl.flower.client.record_of", interrupted)
+    assert (why(client.ask()), client.charges) == ("failed", 1)

@@ -1,9 +1,11 @@
-"""For a given request and ledger, all of a reply but its noised arrays is the same, whatever the data and the app."""
+"""For a given request, ledger and kept replies, all of a reply but its noised arrays is the same."""
 
 from __future__ import annotations
 
 import logging
 import pickle
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,25 @@ def written_in_place() -> Any:
     return {"b": tensors["b"], "w": np.asfortranarray(tensors["w"])}, numbers
 
 
+def alarm(error: type[BaseException]) -> Any:
+    """A time limit that is not switched off, because training raised first."""
+
+    def late(*_: object) -> None:
+        raise error("SECRET")
+
+    def train() -> Any:
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005)
+        raise ValueError("SECRET")
+
+    return train
+
+
+def small_files() -> Any:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    return fine()
+
+
 class UnprintableError(Exception):
     """An error that cannot even be printed."""
 
@@ -113,6 +134,9 @@ APPS: dict[str, Any] = {
     "nothing": lambda: None,
     "one thing": lambda: (fine()[0],),
     "numpy raises": strict_numpy,
+    "alarm": alarm(TimeoutError),
+    "interrupting alarm": alarm(KeyboardInterrupt),
+    "small files": small_files,
     "refusal": raising(Refused("exhausted", "SECRET", 99)),
     **{
         kind.__name__: raising(kind("SECRET"))
@@ -125,9 +149,11 @@ APPS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _numpy_as_before() -> Any:
+def _as_before() -> Any:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     with np.errstate():
         yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.mark.parametrize("app", APPS)

@@ -65,10 +65,9 @@ class PrivateUpdate:
         except Refused as why:
             log(WARNING, "pausefl: %s", why)
             return Message(Refusal(why.reason, why.releases).error(), reply_to=msg)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            # Flower would send the exception's text to the server, and it may quote the data.
+            # Flower would send the exception's text to the server, and it may quote the data.  Also Ctrl-C: a timer
+            # that training left behind can raise it.
             log(ERROR, "pausefl: nothing was sent", exc_info=error)
             return Message(Refusal("failed").error(), reply_to=msg)
         return Message(content, reply_to=msg)

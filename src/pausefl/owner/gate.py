@@ -15,11 +15,12 @@ from typing import TypeAlias
 import numpy as np
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
-from pausefl.owner.kept_replies import ReplyStore, replies_folder, writing_in
+from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import note_head, open_ledger
 from pausefl.owner.model_update import check_model, difference, digest, released
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
+from pausefl.owner.training_leftovers import run_and_undo
 from pausefl.privacy import Layers, SecureNoise
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
@@ -29,6 +30,9 @@ Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
 """Trains, and returns all tensors of the model, changed, and the app's numbers."""
 
 _LOG = logging.getLogger("pausefl")
+
+_SPARE, _SPARE_EACH = 1 << 26, 200
+"""Bytes of memory held for the release, and more for each number: noise was seen to take up to 120 for each."""
 
 
 class Gate:
@@ -48,7 +52,7 @@ class Gate:
         self._owner, self._log = owner, log
         with refusing("unready", PauseError, OSError):
             self._ledger = open_ledger(owner, run)
-        self._replies = replies_folder(self._ledger.path)
+        self._replies = ReplyStore(replies_folder(self._ledger.path), owner.keep)
 
     @property
     def releases(self) -> int:
@@ -57,63 +61,77 @@ class Gate:
 
     def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         """Charge, train and release; or return once more what left for this request."""
-        owner, noise, store = self._owner, SecureNoise(), ReplyStore(self._replies, self._owner.keep)
+        owner, mechanism, noise = self._owner, self._owner.mechanism, SecureNoise()
+        # Check.
         with refusing("bad-request", Exception):
-            layers = Layers.of(model, batch_norm=owner.batch_norm)
-            check_model(model, layers)
-            mechanism, wish, least = owner.mechanism, request.epsilon, owner.mechanism.least_epsilon
-            fine = wish is None or wish >= least
-            require(fine, "epsilon", wish, f"at least {least:g} for {mechanism.name}", "ask for less noise")
-            require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
+            layers = self._checked(request, model)
             # A copy: training may write into the tensors it was given.
             model = {name: np.array(tensor) for name, tensor in model.items()}
             asked = digest(model)
             dimension = sum(model[name].size for name in layers.released())
-        with refusing("unready", PauseError, OSError), writing_in(self._replies):
-            pass  # a folder that cannot be written shows before it costs any budget
-        try:
-            # On zeros: a noise source that cannot be used shows before it costs any budget.
+        # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
+        # memory, disk and descriptors by an amount that depends on the data.
+        with refusing("unready", PauseError, OSError, MemoryError):
+            unchanged = difference(model, model, layers)
+            spare = np.empty(_SPARE + _SPARE_EACH * dimension, dtype=np.uint8)
             mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
-            charge = self._ledger.reserve(
-                owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise, dimension=dimension
-            )
-        except AlreadyReservedError as error:
-            kept = store.load(owner.name, request.release, asked)
-            if kept is None:
-                raise Refused("repeated", str(error), self.releases) from error
-            # Under today's file, and with today's count of releases.
-            told = kept.seconds if SECONDS in owner.allow else None
-            return replace(kept, numbers=_allowed(owner, kept.numbers), releases=self.releases, seconds=told)
-        except BudgetExceededError as error:
-            raise Refused("exhausted", str(error), self.releases) from error
-        except PauseError as error:
-            raise Refused("unready", str(error)) from error
-        if not owner.simulation:
-            with refusing("failed", Exception, releases=charge.play):
-                note_head(self._ledger)
-        start = time.monotonic()
-        update, numbers = self._trained(train, model, layers)
-        seconds = time.monotonic() - start
-        # Errors here, a full disk say, do not depend on the data.  An app may have made numpy raise where it rounds.
-        with refusing("failed", Exception, releases=charge.play), np.errstate(all="ignore"):
-            epsilon = min(charge.epsilon, wish or charge.epsilon)
-            arrays = released(model, update, layers, mechanism, epsilon, noise, request.clip)
-            told = float(f"{max(seconds, 1e-3):.2g}") if SECONDS in owner.allow else None
-            reply = Reply(arrays, numbers, charge.play, told)
-            store.store(owner.name, request.release, asked, reply)
+            place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
+        with place:
+            # Charge.
+            try:
+                charge = self._ledger.reserve(
+                    owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise, dimension=dimension
+                )
+            except AlreadyReservedError as error:
+                return self._sent_before(request, asked, error)
+            except BudgetExceededError as error:
+                raise Refused("exhausted", str(error), self.releases) from error
+            except PauseError as error:
+                raise Refused("unready", str(error)) from error
+            # Note, train, release, keep.
+            with refusing("failed", BaseException, releases=charge.play):
+                if not owner.simulation:
+                    note_head(self._ledger)
+                start = time.monotonic()
+                update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
+                seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
+                del spare
+                epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
+                with np.errstate(all="ignore"):  # an app may have made numpy raise where it rounds
+                    arrays = released(model, update, layers, mechanism, epsilon, noise, request.clip)
+                reply = Reply(arrays, numbers, charge.play, seconds)
+                place.keep(reply)
         return reply
+
+    def _checked(self, request: TrainingRequest, model: Mapping[str, Tensor]) -> Layers:
+        """Return which tensors leave; refuse what could not be served."""
+        layers = Layers.of(model, batch_norm=self._owner.batch_norm)
+        check_model(model, layers)
+        wish, least, name = request.epsilon, self._owner.mechanism.least_epsilon, self._owner.mechanism.name
+        require(wish is None or wish >= least, "epsilon", wish, f"at least {least:g} for {name}", "ask for less noise")
+        require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
+        return layers
+
+    def _sent_before(self, request: TrainingRequest, asked: str, error: AlreadyReservedError) -> Reply:
+        """Return what left for this request, under today's file, and with today's count of releases."""
+        kept = self._replies.load(self._owner.name, request.release, asked)
+        if kept is None:
+            raise Refused("repeated", str(error), self.releases) from error
+        told = kept.seconds if SECONDS in self._owner.allow else None
+        return replace(kept, numbers=_allowed(self._owner, kept.numbers), releases=self.releases, seconds=told)
 
     def _trained(
         self, train: Train, model: Mapping[str, Tensor], layers: Layers
-    ) -> tuple[dict[str, Tensor], dict[str, int | float]]:
-        """Return what training changed, and its allowed numbers; no change at all if it failed, whatever happened."""
+    ) -> tuple[dict[str, Tensor], dict[str, int | float]] | None:
+        """Return what training changed, and its allowed numbers; None if it failed, whatever happened."""
         try:
-            tensors, told = train()
+            tensors, told = run_and_undo(train)
             with np.errstate(all="ignore"):
-                return difference(model, tensors, layers), _allowed(self._owner, told)
+                each = self._owner.mechanism.guarantee.unit == "coordinate"
+                return difference(model, tensors, layers, each=each), _allowed(self._owner, told)
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
             _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)
-        return difference(model, model, layers), _allowed(self._owner, {})
+        return None
 
 
 def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.Logger = _LOG) -> dict[str, int | float]:
@@ -132,7 +150,7 @@ def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.L
 
 def _tell(log: logging.Logger, text: str, error: BaseException) -> None:
     """Log an error of the app; a log that fails must not show either."""
-    with suppress(Exception):
+    with suppress(BaseException):
         log.error(text, exc_info=error)
 
 

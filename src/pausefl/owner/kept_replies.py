@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
+from io import FileIO
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from pausefl.errors import StateFileError
 from pausefl.owner.request_and_reply import Reply
 from pausefl.system.lock import only_writer
-from pausefl.system.state_file import read_state, write_state
+from pausefl.system.state_file import read_state, state_parts
 
 _KIND, _LOCK = "reply", "lock"
 _PATIENCE = 30.0
 """Seconds that a client waits for another of the same owner: as long as it waits for their ledger."""
+_MORE, _LEDGER = 1 << 12, 1 << 16
+"""Bytes of room beside the arrays of a reply: for its count of releases, and for the charge and its note."""
 
 
 def replies_folder(ledger: Path) -> Path:
@@ -26,20 +33,22 @@ def replies_folder(ledger: Path) -> Path:
 
 @contextmanager
 def writing_in(folder: Path) -> Iterator[None]:
-    """Be the only one that writes in a folder of replies; what a killed client left half-written is removed first."""
+    """Be the only one that makes files in a folder of replies; what a killed client left half-written is removed."""
     lock = folder / _LOCK
     with only_writer(lock, folder, "end that process", wait=_PATIENCE):
         lock.chmod(0o600)
         for stale in folder.glob(".*"):
-            stale.unlink(missing_ok=True)
+            with suppress(OSError), stale.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while a client that lives has it
+                stale.unlink(missing_ok=True)
         yield
 
 
 class ReplyStore:
     """The last few replies, a file each.
 
-    Law: ``load`` returns what ``store`` was given for this subject, release and request, to the bit, or None.  What is
-    kept here has been noised and charged: it may be sent to anybody.
+    Law: ``load`` returns what was kept for this subject, release and request, to the bit, or None.  What is kept here
+    has been noised and charged: it may be sent to anybody.
     """
 
     __slots__ = ("_folder", "_keep")
@@ -47,24 +56,10 @@ class ReplyStore:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def store(self, subject: str, release: str, request: str, reply: Reply) -> None:
-        """Keep a reply durably, and forget the oldest beyond ``keep`` of this subject."""
-        if not self._keep:
-            return
-        header = {
-            "subject": subject, "release": release, "request": request,
-            "metrics": dict(reply.numbers), "releases": reply.releases, "seconds": reply.seconds,
-            "shapes": {name: list(tensor.shape) for name, tensor in reply.arrays.items()},
-        }  # fmt: skip
-        # By number: a tensor's name may be anything.
-        arrays = {str(place): tensor for place, tensor in enumerate(reply.arrays.values())}
-        path = self._folder / f"{_name(subject)}-{reply.releases:012d}-{_name(release)}.reply"
+    def place(self, subject: str, release: str, request: str, blank: Reply) -> Place:
+        """Make room for a reply that is not known yet, as large as ``blank``."""
         with writing_in(self._folder):
-            write_state(path, _KIND, header, arrays)
-            path.chmod(0o600)
-            kept = sorted(self._folder.glob(f"{_name(subject)}-*.reply"))
-            for old in kept[: -self._keep]:
-                old.unlink(missing_ok=True)
+            return Place(self._folder, self._keep, (subject, release, request), blank)
 
     def load(self, subject: str, release: str, request: str) -> Reply | None:
         """Return the reply to this very request; None if it is not kept, damaged, or was to another request."""
@@ -78,6 +73,73 @@ class ReplyStore:
                 tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
                 return Reply(tensors, header["metrics"], header["releases"], header["seconds"], replayed=True)
         return None
+
+
+class Place:
+    """Room on the disk for one reply, made and opened before the reply is known.
+
+    Law: ``keep`` needs no block of the disk that is not taken yet, no further descriptor and no lock, so it does not
+    fail if training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.
+    """
+
+    __slots__ = ("_asked", "_file", "_folder", "_held", "_old", "_temporary")
+
+    def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply) -> None:
+        self._asked, self._held = asked, ExitStack()
+        self._file: FileIO | None = None
+        if not keep:
+            return
+        kept = sorted(path.name for path in folder.glob(f"{_name(asked[0])}-*.reply"))
+        self._old = kept[: max(0, len(kept) + 1 - keep)]
+        with ExitStack() as held:
+            self._folder = os.open(folder, os.O_RDONLY)
+            held.callback(os.close, self._folder)
+            handle, path = tempfile.mkstemp(prefix=".reply-", dir=folder)
+            self._temporary = Path(path).name
+            self._file = held.enter_context(os.fdopen(handle, "wb", buffering=0))
+            held.callback(self._remove, self._temporary)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            size = sum(map(len, self._parts(blank))) + _MORE
+            os.posix_fallocate(handle, 0, size + _LEDGER)
+            os.truncate(handle, size)
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def keep(self, reply: Reply) -> None:
+        """Keep a reply durably, and forget the oldest beyond as many as are kept of this subject."""
+        if self._file is None:
+            return
+        for part in self._parts(reply):
+            left = memoryview(part)
+            while left:
+                left = left[self._file.write(left) :]
+        self._file.truncate()
+        os.fsync(self._file.fileno())
+        subject, release, _ = self._asked
+        name = f"{_name(subject)}-{reply.releases:012d}-{_name(release)}.reply"
+        os.link(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.fsync(self._folder)
+        for old in self._old:
+            self._remove(old)
+
+    def _remove(self, name: str) -> None:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self._folder)
+
+    def _parts(self, reply: Reply) -> list[Any]:
+        subject, release, request = self._asked
+        header = {
+            "subject": subject, "release": release, "request": request,
+            "metrics": dict(reply.numbers), "releases": reply.releases, "seconds": reply.seconds,
+            "shapes": {name: list(tensor.shape) for name, tensor in reply.arrays.items()},
+        }  # fmt: skip
+        # By number: a tensor's name may be anything.
+        return state_parts(_KIND, header, {str(place): tensor for place, tensor in enumerate(reply.arrays.values())})
 
 
 def _name(text: str) -> str:

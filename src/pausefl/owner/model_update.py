@@ -34,8 +34,13 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
         require(kind.kind in "biuf", f"tensor {name!r}", str(kind), "of numbers or truth values", "send it as such")
 
 
-def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
-    """Return trained - model, of the tensors that leave; refuse whatever cannot be released."""
+def difference(
+    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers, *, each: bool = False
+) -> dict[str, Tensor]:
+    """Return trained - model, of the tensors that leave; refuse whatever cannot be released.
+
+    With ``each``, every number stands for itself: one that is not finite becomes 0, and no other changes with it.
+    """
     strange = sorted(set(trained) ^ set(model))
     require(not strange, "tensors", strange, "those of the model", "return every tensor, and no other")
     update = {}
@@ -47,6 +52,8 @@ def difference(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layer
         with np.errstate(over="ignore", invalid="ignore"):
             # NumPy makes a number of the difference of two arrays without dimensions.
             update[name] = np.asarray(new.astype(np.float64) - old.astype(np.float64))
+        if each:
+            update[name][~np.isfinite(update[name])] = 0.0
         finite = bool(np.isfinite(update[name]).all())
         require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "training diverged")
     return update

@@ -47,7 +47,7 @@ class Refused(PauseError):  # noqa: N818 - an answer, not a defect
 
 
 @contextmanager
-def refusing(reason: Reason, *errors: type[Exception], releases: int | None = None) -> Iterator[None]:
+def refusing(reason: Reason, *errors: type[BaseException], releases: int | None = None) -> Iterator[None]:
     """Turn these errors, raised inside, into a refusal for this reason."""
     try:
         yield

@@ -20,8 +20,8 @@ VERSION = 1
 _MAGIC = "pausefl state"
 
 
-def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write atomically: after a crash the file holds the old state or the new one, never a mixture.
+def state_parts(kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[Any]:
+    """Return the bytes of a state file, in parts.
 
     Layout: a line with version and checksum, a line of JSON that describes the rest, then the arrays' bytes in order.
     """
@@ -29,13 +29,18 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     shapes = {name: [array.dtype.str, list(array.shape)] for name, array in plain.items()}
     text = json.dumps({"kind": kind, "header": dict(header), "arrays": shapes}, allow_nan=False).encode() + b"\n"
     parts: list[Any] = [text, *(array.reshape(-1).view(np.uint8).data for array in plain.values())]
+    return [f"{_MAGIC} {VERSION} {_digest(*parts)}\n".encode(), *parts]
+
+
+def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write atomically: after a crash the file holds the old state or the new one, never a mixture."""
+    parts = state_parts(kind, header, arrays)
     target = Path(os.path.realpath(path))  # a link stays a link
     if target.is_dir() or not target.parent.is_dir():
         raise StateFileError(f"{path} cannot be written: its folder must exist and it must not be one; name a file")
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(f"{_MAGIC} {VERSION} {_digest(*parts)}\n".encode())
             for part in parts:
                 file.write(part)
             file.flush()

@@ -1,0 +1,90 @@
+"""What training leaves behind in its process does not show, and a second process never answers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pausefl.owner.training_leftovers import run_and_undo
+
+HANDLERS = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGPROF, signal.SIGUSR1)
+
+
+def late(*_: object) -> None:
+    raise TimeoutError("training took too long")
+
+
+def found() -> Any:
+    limits = [resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)]
+    timers = [signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF)]
+    return limits, timers, [signal.getsignal(number) for number in HANDLERS]
+
+
+def vandal() -> None:
+    for number in HANDLERS:
+        signal.signal(number, late)
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 100.0)
+    for what, most in ((resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_FSIZE, 200)):
+        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals need the main thread")
+@pytest.mark.parametrize("fails", [False, True])
+def test_timers_handlers_and_limits_are_as_before(fails: bool) -> None:
+    def train() -> int:
+        vandal()
+        if fails:
+            raise ValueError
+        return 7
+
+    before = found()
+    if fails:
+        with pytest.raises(ValueError):
+            run_and_undo(train)
+    else:
+        assert run_and_undo(train) == 7
+    assert found() == before
+
+
+def test_a_timer_that_was_there_before_goes_on() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 1000.0)
+    try:
+        run_and_undo(lambda: None)
+        assert signal.getitimer(signal.ITIMER_PROF)[0] > 0.0
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+def test_training_in_another_thread_works_too() -> None:
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(run_and_undo(lambda: 7)))
+    thread.start()
+    thread.join()
+    assert seen == [7]
+
+
+@pytest.mark.parametrize("comes_back", ["returning", "raising"])
+def test_a_child_that_comes_back_from_training_ends_there(tmp_path: Path, comes_back: str) -> None:
+    """It drew other noise under the same charge, and replaced the reply that was kept."""
+    parent, children = os.getpid(), []
+
+    def train() -> None:
+        child = os.fork()
+        if child:
+            children.append(child)
+        elif comes_back == "raising":
+            raise RuntimeError("a worker that was not stopped")
+
+    try:
+        run_and_undo(train)
+    finally:
+        if os.getpid() != parent:
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 1
