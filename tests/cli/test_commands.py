@@ -75,6 +75,7 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["data", "fetch", "minst"], "data set is 'minst'"),
         (["study", "regret", "--scale", "smoke", "--set", "seeds=0"], "seeds is 0"),
         (["frobnicate"], "frobnicate"),
+        (["owner", "chek"], "No such command 'chek'. Did you mean 'check'?\n"),
         (["demo", "--colour"], "--colour"),
     ],
 )

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +85,9 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"name": ""}, "name is ''"), ({"name": "client-{partition-id}"}, "braces"), ({"budget": -1.0}, "budget"),
         ({"budget": float("inf")}, "budget"), ({"releases": 0}, "releases"), ({"clip": 0.0}, "l2"),
         ({"budget": 1e9}, "epsilon"), ({"budget": 1e-9}, "epsilon"), ({"name": "two\nlines"}, "name is"),
+        ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
+        ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a moderate one"),
+        ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
     ],
 )  # fmt: skip
 def test_terms_that_could_not_be_used_make_nothing(tmp_path: Path, terms: dict[str, Any], said: str) -> None:
@@ -175,12 +185,190 @@ def test_one_that_is_retired_has_no_next_release(tmp_path: Path) -> None:
     SqliteLedger(tmp_path / "ledger.db").retire("clinic")
     found = check_owner(file)
     assert (found.releases, found.next, found.dimension) == (1, (), 100)
-    assert found.budget - found.spent == pytest.approx(0.0, abs=1e-6)
+    assert (found.spent, found.left) == (8.0, 0.0)
+
+
+def test_one_that_was_retired_before_its_first_release_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    retired = SqliteLedger(tmp_path / "ledger.db").retire("clinic")
+    found = check_owner(file)
+    assert (found.releases, found.left, found.next, found.retired) == (0, 0.0, (), retired.when)
+    assert f"none: it was retired at {retired.when}, for ever" in called(capsys, "owner", "check", file)[1]
+
+
+def test_a_spent_budget_has_nothing_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = init_owner(tmp_path, "clinic", budget=8.0, releases=3).ledger.with_name("owner.toml")
+    for number in (1, 2, 3):
+        release(file, number)
+    assert "spent 8 of 8 in 3 releases; 0 left" in called(capsys, "owner", "check", file)[1]
+    assert "spent 8 of 8, 0 left" in called(capsys, "ledger", "show", tmp_path / "ledger.db")[1]
+
+
+def stopped(folder: Path, most: int) -> int:
+    """Begin to make file and ledger in another process, and kill it at its ``most``-th call that changes the disk."""
+    child = os.fork()
+    if child == 0:
+        left = most
+
+        def count(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            if event not in ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.chmod", "sqlite3.connect"):
+                return
+            left -= str(folder) in str(arguments[0]) or str(folder) in str(arguments[-1])
+            if left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            init_owner(folder, "clinic")
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_whatever_a_killed_init_leaves_the_next_one_finishes(tmp_path: Path) -> None:
+    seen, most = set(), 1
+    while stopped(tmp_path / f"{most}" / "clinic", most) != 0:
+        folder = tmp_path / f"{most}" / "clinic"
+        left = [path.name for path in folder.iterdir()] if folder.exists() else []
+        seen.add(frozenset(name for name in left if not name.startswith(".")))
+        if "owner.toml" not in left:
+            init_owner(folder, "clinic")
+        assert release(folder / "owner.toml").releases == 1
+        with pytest.raises(PauseError, match="a second ledger would be a second budget"):
+            init_owner(folder, "clinic")
+        most += 1
+    assert {frozenset(), frozenset({"ledger.db"}), frozenset({"ledger.db", "ledger.db-replies"})} <= seen
+
+
+def test_a_ledger_that_was_used_is_not_taken_up_again(tmp_path: Path) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    empty = (tmp_path / "ledger.db").read_bytes()
+    release(file)
+    file.unlink()
+    for content in (None, empty):  # the ledger itself, and one that has forgotten the release
+        if content is not None:
+            (tmp_path / "ledger.db").write_bytes(content)
+        with pytest.raises(PauseError, match="a second ledger would be a second budget") as refused:
+            init_owner(tmp_path, "clinic")
+        assert "another folder" not in str(refused.value)
+        assert not file.exists()
+
+
+def test_of_two_at_once_one_makes_it_and_the_other_is_told_so(tmp_path: Path) -> None:
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                init_owner(tmp_path / "clinic", "clinic")
+                os._exit(0)
+            except PauseError as error:
+                os._exit(7 if "owner.toml exists" in str(error) else 8)
+        children.append(child)
+    assert sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children) == [0, 7, 7, 7]
+    assert release(tmp_path / "clinic" / "owner.toml").releases == 1
+
+
+def test_a_full_disk_is_told_in_one_line_and_finished_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the writes it is that does not fit any more."""
+    real, failures = os.fsync, 0
+    while True:
+        left, folder = [failures], tmp_path / f"{failures}"
+
+        def full(handle: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real(handle)
+
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "fsync", full)
+                init_owner(folder, "clinic")
+            break
+        except PauseError as error:
+            assert "No space left on device" in str(error) and "; free space on " in str(error), error
+            failures += 1
+        if not (folder / "owner.toml").exists():
+            init_owner(folder, "clinic")
+        assert release(folder / "owner.toml").releases == 1
+    assert failures >= 3
+
+
+def test_a_folder_of_snapshots_beside_the_replies_stays_and_does_no_harm(tmp_path: Path) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    (tmp_path / "ledger.db-replies" / ".snapshot").mkdir()
+    (tmp_path / "ledger.db-replies" / ".head.tmp").touch()
+    assert release(file).releases == 1
+    assert check_owner(file).releases == 1
+    assert (tmp_path / "ledger.db-replies" / ".snapshot").is_dir()
+    assert not (tmp_path / "ledger.db-replies" / ".head.tmp").exists()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that another user can reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("mode", "what"),
+    [(0o500, "."), (0o400, "ledger.db"), (0o500, "ledger.db-replies"), (0o400, "ledger.db-replies/lock")],
+)
+def test_the_check_refuses_what_the_gate_could_not_write(shared: Path, mode: int, what: str) -> None:
+    """As a user for whom permissions count: not as root."""
+    folder = shared / "clinic"
+    file = init_owner(folder, "clinic").ledger.with_name("owner.toml")
+    release(file)
+    check_owner(file)
+    (folder / what).chmod(mode)
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                for path in (folder, *folder.rglob("*")):
+                    os.chown(path, 65534, 65534)
+                os.setuid(65534)
+            with pytest.raises(PauseError):
+                release(file, 2)
+            with pytest.raises(PauseError):
+                check_owner(file)
+            os._exit(0)
+        except BaseException as error:
+            print(f"{error!r}", file=sys.stderr)
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777])
+@pytest.mark.parametrize("what", [".", "ledger.db-replies"])
+def test_folders_in_which_others_may_write_are_refused_by_gate_and_check(tmp_path: Path, mode: int, what: str) -> None:
+    file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
+    (tmp_path / what).chmod(mode)
+    for use in (release, check_owner):
+        with pytest.raises(PauseError, match="chmod"):
+            use(file)
+    (tmp_path / what).chmod(0o755)
+    assert release(file).releases == 1
+
+
+def test_commands_that_are_printed_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = called(capsys, "owner", "init", tmp_path / "a clinic", "--name", "clinic 7")
+    for line, words in zip(out.splitlines()[:2], (4, 5), strict=True):
+        command = shlex.split(line[line.index("pausefl ") :])
+        assert len(command) == words
+        command[-1] = str(tmp_path / command[-1])  # a backup goes to the current folder
+        assert called(capsys, *command[1:])[0] == 0
 
 
 def test_the_commands_print_what_they_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic", "--budget", "2", "--releases", 2)
-    assert (code, len(out.splitlines())) == (0, 2)
+    assert (code, len(out.splitlines())) == (0, 3)
     code, out, _ = called(capsys, "owner", "check", tmp_path / "c" / "owner.toml", "--dimension", "2410", "--json")
     told = json.loads(out)
     assert (code, told["name"], told["next"], told["dimension"]) == (

@@ -243,3 +243,10 @@ def test_audit_finds_the_low_bits_of_simulated_noise():
     words = ["audit", "laplace", "--epsilon", 1.5, "--runs", 10_000, "--source", "simulated"]
     assert "lowest set bit" in run(*words, "--low-bits", code=1)
     assert "not refuted" in run(*words)
+
+
+def test_a_ledger_without_releases_says_so_and_exports_its_columns(tmp_path):
+    path = SqliteLedger.create(tmp_path / "new.db").path
+    assert run("ledger", "show", path) == "nothing has left: this ledger has no release yet\n"
+    assert json.loads(run("ledger", "show", path, "--json")) == []
+    assert run("ledger", "export", path, "--format", "csv").startswith("subject,release,play,epsilon,")

@@ -43,8 +43,8 @@ def test_what_cannot_be_locked_is_told_with_what_to_do(tmp_path: Path, monkeypat
             raise AssertionError
         return str(told.value)
 
-    assert refused(tmp_path / "none" / "lock").endswith("(No such file or directory); make its folder, or name another")
-    todo = f"); let {tmp_path} be a file to write and lock, or name another"
+    assert refused(tmp_path / "none" / "lock").endswith("(No such file or directory); make its folder")
+    todo = f"); let {tmp_path} be a file to write and lock"
     assert refused(tmp_path) == f"run cannot be written (Is a directory{todo}"
 
     def missing(*_: object) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from pausefl.errors import NotPrivateError
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private, require_private_folder, require_readable
 
 
 @pytest.fixture
@@ -57,13 +59,56 @@ def test_a_link_is_followed(file, tmp_path):
     require_private(link, "file")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_file_of_another_user_is_refused(file):
-    os.chown(file, 12345, -1)
-    with pytest.raises(NotPrivateError, match="belongs to user 12345") as refused:
-        require_private(file, "file")
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o755, 0o770, 0o777, 0o757, 0o1777, 0o1770])
+def test_an_owners_folder_is_refused_if_others_may_put_anything_into_it(file, mode):
+    file.parent.chmod(mode)
+    if not mode & 0o022:
+        require_private_folder(file.parent, "folder")
+        return
+    with pytest.raises(NotPrivateError, match="can be written by other users") as refused:
+        require_private_folder(file.parent, "folder")
     mend(str(refused.value))
-    require_private(file, "file")
+    require_private_folder(file.parent, "folder")
+
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("require", [require_private, require_private_folder])
+def test_what_belongs_to_another_user_is_refused_and_root_is_not_told_to_take_it(file, require):
+    """Root that took the ledger from the node's user would stop the node."""
+    path = file if require is require_private else file.parent
+    os.chown(path, 12345, -1)
+    with pytest.raises(NotPrivateError, match=r"belongs to user 12345, .*run it as user 12345") as refused:
+        require(path, "file")
+    assert "chown" not in str(refused.value)
+
+
+@ROOT_ONLY
+def test_a_user_is_told_what_root_must_do():
+    with tempfile.TemporaryDirectory() as shared:
+        Path(shared).chmod(0o755)
+        file = Path(shared) / "clinic" / "owner.toml"
+        file.parent.mkdir(mode=0o755)
+        file.touch(mode=0o600)
+        _told_what_root_must_do(file)
+
+
+def _told_what_root_must_do(file):
+    os.chown(file, 12345, -1)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(NotPrivateError, match=r"if user .*65534.* runs the node, let root run `chown") as refused:
+            require_private(file, "file")
+        with pytest.raises(NotPrivateError, match="cannot be read by user") as unread:
+            require_readable(file, "file")
+    finally:
+        os.seteuid(0)
+    mend(str(refused.value))
+    assert file.stat().st_uid == 65534
+    mend(str(unread.value))
+    assert file.parent.stat().st_uid == 65534
 
 
 def mend(message):

@@ -26,7 +26,7 @@ def test_a_file_that_is_no_toml_is_refused_in_a_line(tmp_path: Path, content: by
     with pytest.raises(ConfigError) as refused:
         read_toml(path, "write it")
     assert said in str(refused.value) and "\n" not in str(refused.value)
-    with pytest.raises(ConfigError, match="is no TOML file"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(tmp_path, "write it")
 
 

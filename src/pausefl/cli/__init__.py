@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import sys
 from typing import Annotated
@@ -84,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
         elif type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:
-            _complain(error.format_message())
+            # Both click and typer add the nearest command.
+            _complain(re.sub(r"( Did you mean [^?]*\?)\1", r"\1", error.format_message()))
         code = 2
     except PauseError as error:
         _complain(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ import click
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import PRIVACY, AsJson
+from pausefl.cli.options import PRIVACY, AsJson, left_text
 from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def show(
         return
     for one in found:
         typer.echo("\n".join(_lines(one)))
+    if not found:
+        typer.echo("nothing has left: this ledger has no release yet")
 
 
 @commands.command()
@@ -77,13 +79,15 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Print every row, in the order of the subjects; times are dates in UTC."""
+    from pausefl.privacy.ledger.charge import Charge
+
     ledger = _open(path)
     charges = [charge for subject in ledger.subjects() for charge in ledger.charges(subject)]
     rows = [{**asdict(charge), "time": charge.when} for charge in charges]
     if form == "json" or as_json:
         typer.echo(json.dumps(rows, indent=2))
-    elif rows:
-        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    else:
+        writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Charge)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -175,7 +179,7 @@ def _lines(one: Statement) -> list[str]:
     until = "unknown" if one.releases_until_99_percent is None else f"{one.releases_until_99_percent}"
     lines = [
         f"{one.subject}: {one.releases} releases, schedule {one.schedule}",
-        f"  spent {one.spent:.6g} of {one.budget:g}, {one.left:.6g} left; unit: {one.unit}",
+        f"  spent {one.spent:.6g} of {one.budget:g}, {left_text(one.left, one.budget)} left; unit: {one.unit}",
         f"  delta spent {one.spent_delta:g} of {one.delta_limit:g}",
         f"  tight bound: {tight}",
         f"  best bound: {one.bound:.6g} at delta {one.bound_delta:g}, by {one.method}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -40,6 +41,8 @@ def review(
     typer.echo("\n".join(_lines(bundle, reviewed)))
     if bundle.sha256 in reviewed:
         typer.echo("It is on your list already.")
+    elif not yes and not sys.stdin.isatty():
+        raise ConfigError("there is no terminal to ask whether this app may run on your data; add --yes if it may")
     elif yes or typer.confirm("May exactly this app run on your data?"):
         reviewed.add(bundle)
         typer.echo("It is on your list now.  Change one byte, and it is refused until you review it again.")

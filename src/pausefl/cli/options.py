@@ -59,6 +59,15 @@ def complete_data(incomplete: str) -> list[str]:
     return [name for name in DATASETS[1:] if name.startswith(incomplete)]
 
 
+def left_text(left: float, budget: float) -> str:
+    """Return what is left of a budget; what only rounding leaves is nothing.
+
+    >>> left_text(7.45e-09, 8.0), left_text(0.25, 8.0)
+    ('0', '0.25')
+    """
+    return f"{left if left > 1e-6 * budget else 0.0:.6g}"
+
+
 def finished(command: click.Command) -> click.Command:
     """Put commands into the order of a first day, and give arguments the help that was written for them.
 

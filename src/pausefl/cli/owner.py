@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import PRIVACY, AsJson
+from pausefl.cli.options import PRIVACY, AsJson, left_text
 
 if TYPE_CHECKING:
     from pausefl.owner.owner_check import Check
@@ -30,11 +32,14 @@ def init(
     clip: Annotated[float, typer.Option(help="The length that every update is brought to.")] = 1.0,
 ) -> None:
     """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten."""
-    from pausefl.owner.owner_init import FILE, init_owner
+    from pausefl.owner.owner_init import FILE, LEDGER, init_owner
 
     owner = init_owner(folder, name, budget=budget, releases=releases, clip=clip)
-    typer.echo(f"made {folder / FILE}: read it, change it if you must, then run: pausefl owner check {folder / FILE}")
-    typer.echo(f"made {owner.ledger} (id {owner.ledger_id}): back it up with: pausefl ledger backup")
+    made = (folder, folder / FILE, folder / LEDGER, f"{name}-{date.today().isoformat()}.db")
+    where, file, ledger, copy = (quote(str(path)) for path in made)
+    typer.echo(f"made {file}: read it, change it if you must, then run: pausefl owner check {file}")
+    typer.echo(f"made {ledger} (id {owner.ledger_id}): after every run: pausefl ledger backup {ledger} {copy}")
+    typer.echo(f"run your node as the same user as this command; for another, let root run: chown -R USER {where}")
 
 
 @commands.command()
@@ -56,14 +61,15 @@ def _lines(found: Check) -> list[str]:
     noise = "give --dimension to see how loud it is"
     if found.noise_to_signal is not None:
         noise = f"{found.noise_to_signal:.3g} times as long as the longest update, for {found.dimension} numbers"
-    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or "none: the budget is gone"
+    gone = f"it was retired at {found.retired}, for ever" if found.retired else "the budget is gone"
+    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or f"none: {gone}"
     whole = "unknown; give --dimension" if found.whole_budget is None else f"{found.whole_budget:g}"
     return [
         f"{found.name}: {'a simulation' if found.simulation else found.ledger}",
         f"  schedule: {found.schedule}",
         f"  mechanism: {found.mechanism}, unit: {found.unit}",
         f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
-        f"{found.budget - found.spent:.6g} left",
+        f"{left_text(found.left, found.budget)} left",
         f"  epsilon of the next releases: {ahead}",
         f"  budget for the whole update: {whole}",
         f"  noise of the next release: {noise}",

@@ -12,7 +12,7 @@ from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.owner_file import Owner
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private, require_private_folder
 from pausefl.system.state_file import sync_folder, write_whole
 
 _NOTE = "head"
@@ -63,7 +63,12 @@ def make_ledger(path: Path) -> SqliteLedger:
 def open_ledger(owner: Owner, run: str) -> SqliteLedger:
     """Open the ledger that a run of this owner is charged in, or refuse; nothing is made but a simulated run's own."""
     path = owner.ledger_of(run)
-    return _simulated(path) if owner.simulation else _lasting(path, owner)
+    if owner.simulation:
+        return _simulated(path)
+    ledger = _lasting(path, owner)
+    for folder in (path.parent, replies_folder(path)):
+        require_private_folder(folder, "folder")
+    return ledger
 
 
 def note_head(ledger: SqliteLedger) -> None:

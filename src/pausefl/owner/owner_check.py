@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError
+from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
@@ -26,9 +27,9 @@ _MANY = 100
 class Check:
     """The terms of an owner's file, and the state of its ledger; of a simulation's file only the terms.
 
-    ``whole_budget`` is what the budget means for an update as a whole; ``noise_to_signal`` is the length of the noise
-    of the next release over the longest update, both if the ``dimension`` is known.  ``fixed`` says what can no longer
-    be changed, or cannot after the first release.
+    ``retired`` is when the rest was spent for ever, None if it was not.  ``whole_budget`` is what the budget means for
+    an update as a whole; ``noise_to_signal`` is the length of the noise of the next release over the longest update,
+    both if the ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Check:
     releases: int
     budget: Epsilon
     spent: Epsilon
+    left: Epsilon
+    retired: str | None
     next: tuple[Epsilon, ...]
     dimension: int | None
     whole_budget: Epsilon | None
@@ -51,21 +54,30 @@ class Check:
 def check_owner(path: Path, dimension: int | None = None) -> Check:
     """Read the file and open the ledger as a client would, or refuse with what the client would log."""
     owner = read_owner(path)
-    charges = () if owner.simulation else open_ledger(owner, "").charges(owner.name)
+    charges = () if owner.simulation else _charges(owner)
+    retired = charges[-1].when if charges and charges[-1].release == RETIRED else None
     releases = [one for one in charges if one.release != RETIRED]
     size = dimension or (releases[-1].dimension if releases else 0) or None
     ahead, unit = _next(owner, charges), owner.mechanism.guarantee.unit
     noise = owner.mechanism.noise_to_signal(size, ahead[0]) if size and ahead else math.nan
-    budget = owner.schedule.budget
+    budget, spent = owner.schedule.budget, math.fsum(one.epsilon for one in charges)
     whole = owner.mechanism.guarantee.whole_update(budget, size) if size else budget if unit == "update" else None
     return Check(
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
-        releases=len(releases), budget=budget, spent=math.fsum(one.epsilon for one in charges), next=ahead,
-        dimension=size, whole_budget=whole,
-        noise_to_signal=noise if math.isfinite(noise) else None,
+        releases=len(releases), budget=budget, spent=spent if retired is None else budget,
+        left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired, next=ahead,
+        dimension=size, whole_budget=whole, noise_to_signal=noise if math.isfinite(noise) else None,
         fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
+
+
+def _charges(owner: Owner) -> Sequence[Charge]:
+    """Open the ledger, and write what the gate writes before and with every charge, without charging anything."""
+    ledger = open_ledger(owner, "")
+    with writing_in(replies_folder(ledger.path)):
+        ledger.require_writable()
+    return ledger.charges(owner.name)
 
 
 def _next(owner: Owner, charges: Sequence[Charge]) -> tuple[Epsilon, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private, require_private_folder, require_readable
 from pausefl.system.toml_sections import Section, read_toml, validated
 
 _REMEDY = "change it"
@@ -83,6 +84,18 @@ class _File(Section):
             )
         return value
 
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        """Refuse a name that looks like another one: nobody could see why the two are not the same data."""
+        plain = " ".join(unicodedata.normalize("NFKC", value).split())
+        if value != plain:
+            raise ValueError(
+                f"name is {value!r:.250}, but must have no blanks at its ends, no two in a row, and the plain form of "
+                f"each letter; write {plain or 'a word'!r:.250}"
+            )
+        return value
+
     @model_validator(mode="after")
     def _for_one_use(self) -> Self:
         """Refuse the keys of a simulation in a deployment, and the other way round."""
@@ -125,6 +138,7 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     In a simulation ``{key}`` in its name stands for a value of the ``node``'s configuration; without one it stays.
     """
     path = Path(os.path.realpath(path))
+    require_readable(path, "owner's file")
     content = read_toml(path, "write the owner's file")
     try:
         owner = owner_of(content, path.parent, node)
@@ -132,6 +146,7 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
         raise ConfigError(f"{path}: {error}") from None
     if not owner.simulation:
         require_private(path, "owner's file")
+        require_private_folder(path.parent, "folder of the owner's file")
     return owner
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
-from pausefl.errors import ConfigError
-from pausefl.owner.kept_replies import replies_folder
-from pausefl.owner.ledger_identity import make_ledger
+from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_finite, require
+from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.ledger_identity import make_ledger, read_note, write_note
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
+from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.charge import charged_epsilon
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
 
@@ -42,24 +48,97 @@ keep = 2  # replies kept on this disk, to be sent again if they are asked for ag
 
 
 def init_owner(folder: Path, name: str, *, budget: float = 8.0, releases: int = 8, clip: float = 1.0) -> Owner:
-    """Make file and ledger for data that never took part before; nothing is overwritten, and links are refused."""
-    text = _text(name, "0" * 32, budget, releases, clip)
-    terms = owner_of(tomllib.loads(text), folder, {})  # before anything is made
-    charged_epsilon(terms.schedule, 1, terms.mechanism, (), name)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    require_private(folder, "folder")
-    file, ledger = folder / FILE, folder / LEDGER
-    for path in (file, ledger, replies_folder(ledger)):
-        if os.path.lexists(path):
-            raise ConfigError(f"{path} exists, and a second ledger would be a second budget; name another folder")
-    made = make_ledger(ledger)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(_text(name, made.id, budget, releases, clip))
-        opened.flush()
-        os.fsync(opened.fileno())
-    sync_folder(folder)
-    return read_owner(file, {})
+    """Make file and ledger for data that never took part before; nothing is overwritten, and links are refused.
+
+    The owner's file comes last.  Whatever stops this before leaves nothing that could release anything, and the same
+    call finishes it.
+    """
+    _check_terms(folder, name, budget, releases, clip)  # before anything is made
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_private_folder(folder, "folder")
+        with _alone_in(folder):
+            ledger = _ledger(folder)
+            _write_last(folder / FILE, _text(name, ledger.id, budget, releases, clip))
+        sync_folder(folder.absolute().parent)
+    except PauseError:
+        raise
+    except OSError as error:
+        todo = "free space on its disk" if error.errno == errno.ENOSPC else "let it be a folder that you may write"
+        raise ConfigError(
+            f"{folder} cannot be filled ({error.strerror}); {todo}, and run the same command again"
+        ) from None
+    return read_owner(folder / FILE, {})
+
+
+def _check_terms(folder: Path, name: str, budget: float, releases: int, clip: float) -> None:
+    """Refuse terms under which not one release could be made."""
+    fine = is_finite(budget) and budget > 0.0
+    require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
+    terms = owner_of(tomllib.loads(_text(name, "0" * 32, budget, releases, clip)), folder, {})
+    try:
+        charged_epsilon(terms.schedule, 1, terms.mechanism, (), name)
+    except BudgetExceededError:
+        raise ConfigError(
+            f"budget is {budget:g} for {releases} releases, which leaves epsilon {budget / releases:g} for each, but "
+            f"{terms.mechanism.name} needs {terms.mechanism.least_epsilon:g}; raise the budget, or make fewer releases"
+        ) from None
+
+
+def _ledger(folder: Path) -> SqliteLedger:
+    """Make the ledger and its first note, or take up those of a call that was stopped before it wrote its file."""
+    file, path = folder / FILE, folder / LEDGER
+    replies = replies_folder(path)
+    if os.path.lexists(file):
+        raise _exists(file, f"if it is this data's, see what it says with: pausefl owner check {quote(str(file))}")
+    if not os.path.lexists(path):
+        if os.path.lexists(replies):
+            raise _exists(replies, "put back the ledger that was here, see: pausefl ledger restore --help")
+        return make_ledger(path)
+    if path.is_symlink() or replies.is_symlink() or (replies.exists() and not replies.is_dir()):
+        raise _exists(path, f"put back the {FILE} that belongs to it")
+    try:
+        ledger = SqliteLedger(path)
+        noted = read_note(ledger.path)
+        if noted is not None:
+            noted.check(ledger)
+    except PauseError:
+        raise _exists(path, "and is no new ledger; put back the files that belong here") from None
+    if ledger.head.rows or ledger.simulation or ledger.is_backup:
+        raise _exists(path, f"put back the {FILE} that belongs to it")
+    replies.mkdir(mode=0o700, exist_ok=True)
+    with writing_in(replies):
+        write_note(ledger)
+    return ledger
+
+
+def _exists(path: Path, todo: str) -> ConfigError:
+    return ConfigError(
+        f"{path} exists, and a second ledger would be a second budget; {todo}; only other data gets a folder of its own"
+    )
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Be the only one that fills the folder; the lock goes with the process, and leaves no file behind."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write_last(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of a call that was stopped
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
 
 
 def _text(name: str, ledger_id: str, budget: float, releases: int, clip: float) -> str:

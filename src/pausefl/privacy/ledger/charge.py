@@ -23,6 +23,8 @@ RETIRED = "retired"
 MOST_COORDINATES = 2**53
 """The largest dimension of a row: counts up to here are exact as floats, and fit any database."""
 
+_EXAMPLES = {"subject": "name the data, e.g. 'clinic-7'", "release": "name it, e.g. 'run/round'"}
+
 DELTA_LIMIT = 1e-3
 """The most delta a subject may give up in its life, whatever its budget of epsilon.
 
@@ -232,7 +234,7 @@ def check_names(**names: object) -> None:
     """Refuse a name that is no text, empty, or that no database could store and no terminal show as it is."""
     for what, name in names.items():
         fine = isinstance(name, str) and 0 < len(name) <= 1000 and name.isprintable()
-        require(fine, what, name, "printable text of 1 to 1000 characters", "name it, e.g. 'run/round'")
+        require(fine, what, name, "printable text of 1 to 1000 characters", _EXAMPLES.get(what, "name it"))
 
 
 def _require_kind(name: str, value: object, kind: type | UnionType, bound: str, remedy: str) -> None:

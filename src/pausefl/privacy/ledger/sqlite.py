@@ -153,6 +153,13 @@ class SqliteLedger:
         check_names(subject=subject)
         return self._append(subject, lambda past, now: retirement(past, subject, now))
 
+    def require_writable(self) -> None:
+        """Raise if a charge could not be written now: write to the file, and take it back."""
+        with connected(self.path, self._timeout) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("UPDATE head SET rows = rows + 1")  # SQLite does not write what changes nothing
+            connection.execute("ROLLBACK")
+
     def _append(self, subject: str, decide: Callable[[Past, float], Charge]) -> Charge:
         with connected(self.path, self._timeout) as connection:
             # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.

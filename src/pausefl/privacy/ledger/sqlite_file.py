@@ -15,7 +15,7 @@ from pathlib import Path
 from pausefl.errors import LedgerError, PauseError
 from pausefl.privacy.ledger.file_faults import broken, failed, switched
 from pausefl.privacy.ledger.hash_chain import COLUMNS, BrokenChain, Row, start_of
-from pausefl.system.private_file import require_private, require_private_folder
+from pausefl.system.private_file import require_private, require_private_place
 from pausefl.system.state_file import sync_folder
 
 LEDGER, BACKUP = 0x50415553, 0x50415542
@@ -100,7 +100,7 @@ def make_file(
     if Path(f"{path}-journal").exists():
         raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
     try:
-        require_private_folder(path, "ledger")
+        require_private_place(path, "ledger")
         remove_strays(path.parent, stem)
         handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=path.parent)
         os.close(handle)
@@ -116,9 +116,13 @@ def make_file(
     except PauseError:
         raise
     except FileExistsError:
-        raise LedgerError(f"ledger is {str(path)!r}, but that file exists; name another") from None
+        raise LedgerError(f"ledger is {str(path)!r}, but that file exists; name another, with a date, say") from None
     except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"ledger {str(path)!r} cannot be made: {error}; name a file on a local disk") from error
+        reason = getattr(error, "strerror", None) or error
+        raise LedgerError(
+            f"ledger {str(path)!r} cannot be made: {reason}; free space on that disk, or name a file on a local disk "
+            "with hard links, and copy a backup from there"
+        ) from error
 
 
 def touched(path: Path) -> tuple[int, ...] | None:
