@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sqlite3
 from pathlib import Path
 
 from pausefl.errors import LedgerError
@@ -14,9 +13,9 @@ _RESTORE = "restore its newest backup with `pausefl ledger restore`"
 _SPENT = "without one its budget counts as spent"
 _WRITABLE = "let it be written"
 _TODO = {
-    sqlite3.SQLITE_BUSY: "wait for the process that uses it, or end that process",
-    sqlite3.SQLITE_FULL: "free space on its disk",
-    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM), _WRITABLE),
+    "BUSY": "wait for the process that uses it, or end that process",
+    "FULL": "free space on its disk",
+    **dict.fromkeys(("READONLY", "CANTOPEN", "PERM"), _WRITABLE),
 }
 """What to do about what SQLite says; a sound ledger that is only out of reach must not be restored."""
 
@@ -37,9 +36,8 @@ def broken(path: Path, what: str) -> LedgerError:
 def failed(path: Path, error: Exception) -> LedgerError:
     """A ledger that cannot be used now."""
     reason = " ".join(str(error).split())
-    # The extended codes of SQLite have the plain one in their last byte.
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    todo = _TODO.get(code, f"free the lock or the disk, mend its permissions, or {_RESTORE}")
+    kind = str(getattr(error, "sqlite_errorname", "")).split("_")[1:2]  # of SQLITE_READONLY_DIRECTORY, say
+    todo = _TODO.get("".join(kind), f"free the lock or the disk, mend its permissions, or {_RESTORE}")
     if todo is _WRITABLE:
         todo = f"let {user_text(os.geteuid())} write it and its folder, on a disk that is not read-only"
     return LedgerError(f"ledger {str(path)!r} failed: {reason}; nothing was charged, so release nothing: {todo}")
