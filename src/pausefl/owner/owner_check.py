@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pausefl.errors import BudgetExceededError
-from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.errors import BudgetExceededError, ConfigError, PauseError
+from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.owner_file import Owner, read_owner
+from pausefl.owner.request_and_reply import Reply
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
 from pausefl.privacy.schedule import schedule_text
+from pausefl.system.private_file import user_text
 from pausefl.types import Epsilon
 
 _AHEAD = 3
@@ -75,8 +78,15 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
 def _charges(owner: Owner) -> Sequence[Charge]:
     """Open the ledger, and write what the gate writes before and with every charge, without charging anything."""
     ledger = open_ledger(owner, "")
-    with writing_in(replies_folder(ledger.path)):
-        ledger.require_writable()
+    folder = replies_folder(ledger.path)
+    try:
+        with ReplyStore(folder, max(1, owner.keep)).place(owner.name, "check", "", Reply({}, {}, 0)):
+            ledger.require_writable()
+    except PauseError:
+        raise
+    except OSError as error:
+        who = user_text(os.geteuid())
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); let {who} write in it") from None
     return ledger.charges(owner.name)
 
 
