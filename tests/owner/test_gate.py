@@ -392,6 +392,28 @@ def test_a_kept_reply_is_never_replaced(owner):
     assert [path.read_bytes() for path in folder.glob("*.reply")] == kept != []
 
 
+CLOSING = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from pausefl.owner.gate import Gate
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import TrainingRequest
+from pausefl.privacy import FixedHorizon, PrivUnit
+owner = Owner(name="clinic", ledger=Path(sys.argv[1]), ledger_id=sys.argv[2], schedule=FixedHorizon(8.0, 4),
+              mechanism=PrivUnit(l2=1.0))
+model = {"w": np.zeros(5)}
+for train in (lambda: os.closerange(3, 200), None):
+    print(Gate(owner, "run").train(TrainingRequest("run", 1), model, train).replayed)
+"""
+
+
+def test_training_that_closes_every_descriptor_is_answered_like_any_other(owner):
+    words = [sys.executable, "-c", CLOSING, owner.ledger, owner.ledger_id]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nTrue\n"
+
+
 NO_ROOM = """
 import resource, sys
 from pathlib import Path

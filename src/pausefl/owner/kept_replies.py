@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
-from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,13 +17,13 @@ import numpy as np
 from pausefl.errors import StateFileError
 from pausefl.owner.request_and_reply import Reply
 from pausefl.system.lock import only_writer
-from pausefl.system.state_file import read_state, state_parts
+from pausefl.system.state_file import read_state, state_parts, sync_folder
 
 _KIND, _LOCK = "reply", "lock"
 _PATIENCE = 30.0
 """Seconds that a client waits for another of the same owner: as long as it waits for their ledger."""
-_MORE, _LEDGER = 1 << 12, 1 << 16
-"""Bytes of room beside the arrays of a reply: for its count of releases, and for the charge and its note."""
+_MORE, _LEDGER = 1 << 16, 1 << 16
+"""Bytes of room beside the arrays of a reply: for its numbers, and for the charge and its note."""
 
 
 def replies_folder(ledger: Path) -> Path:
@@ -78,30 +78,30 @@ class ReplyStore:
 class Place:
     """Room on the disk for one reply, made and opened before the reply is known.
 
-    Law: ``keep`` needs no block of the disk that is not taken yet, no further descriptor and no lock, so it does not
-    fail if training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.
+    Law: ``keep`` needs no block of the disk that is not taken yet, no descriptor and no lock, so it does not fail if
+    training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.
     """
 
-    __slots__ = ("_asked", "_file", "_folder", "_held", "_old", "_temporary")
+    __slots__ = ("_asked", "_folder", "_held", "_old", "_room", "_temporary")
 
     def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply) -> None:
-        self._asked, self._held = asked, ExitStack()
-        self._file: FileIO | None = None
+        self._asked, self._folder, self._held = asked, folder.absolute(), ExitStack()
+        self._room: mmap.mmap | None = None
         if not keep:
             return
-        kept = sorted(path.name for path in folder.glob(f"{_name(asked[0])}-*.reply"))
+        kept = sorted(self._folder.glob(f"{_name(asked[0])}-*.reply"))
         self._old = kept[: max(0, len(kept) + 1 - keep)]
+        size = sum(map(len, self._parts(blank))) + _MORE
         with ExitStack() as held:
-            self._folder = os.open(folder, os.O_RDONLY)
-            held.callback(os.close, self._folder)
-            handle, path = tempfile.mkstemp(prefix=".reply-", dir=folder)
-            self._temporary = Path(path).name
-            self._file = held.enter_context(os.fdopen(handle, "wb", buffering=0))
-            held.callback(self._remove, self._temporary)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            size = sum(map(len, self._parts(blank))) + _MORE
-            os.posix_fallocate(handle, 0, size + _LEDGER)
-            os.truncate(handle, size)
+            handle, path = tempfile.mkstemp(prefix=".reply-", dir=self._folder)
+            self._temporary = Path(path)
+            held.callback(self._temporary.unlink, missing_ok=True)
+            with os.fdopen(handle, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                os.posix_fallocate(file.fileno(), 0, size + _LEDGER)
+                file.truncate(size)
+                # A map of it stays, with its lock, whatever becomes of the descriptors.
+                self._room = held.enter_context(mmap.mmap(file.fileno(), size))
             self._held = held.pop_all()
 
     def __enter__(self) -> Self:
@@ -112,24 +112,19 @@ class Place:
 
     def keep(self, reply: Reply) -> None:
         """Keep a reply durably, and forget the oldest beyond as many as are kept of this subject."""
-        if self._file is None:
+        if self._room is None:
             return
         for part in self._parts(reply):
-            left = memoryview(part)
-            while left:
-                left = left[self._file.write(left) :]
-        self._file.truncate()
-        os.fsync(self._file.fileno())
+            self._room.write(part)
+        os.truncate(self._temporary, self._room.tell())
+        self._room.flush()
         subject, release, _ = self._asked
         name = f"{_name(subject)}-{reply.releases:012d}-{_name(release)}.reply"
-        os.link(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        os.fsync(self._folder)
+        os.link(self._temporary, self._folder / name)
+        with suppress(OSError):  # it needs a descriptor; a name that is lost with the power is a reply that is not kept
+            sync_folder(self._folder)
         for old in self._old:
-            self._remove(old)
-
-    def _remove(self, name: str) -> None:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=self._folder)
+            old.unlink(missing_ok=True)
 
     def _parts(self, reply: Reply) -> list[Any]:
         subject, release, request = self._asked
