@@ -33,20 +33,19 @@ def simulated(seed=0):
     return SimulatedNoise(np.random.default_rng(seed))
 
 
-@every
-def test_shipped_mechanisms_pass_as_often_as_stated(mechanism):
-    """Of 12 audits at an error of 20 %, at most 2.4 may accuse on average; 10 or more, once in 10^5 such tests."""
+def test_shipped_mechanisms_pass_as_often_as_stated():
+    """Of 18 audits at an error of 20 %, at most 3.6 may accuse on average; 12 or more, once in 40,000 such tests."""
     accused = sum(
         not audit(mechanism, epsilon, simulated(seed), runs=400, error=0.2).passed
+        for seed, mechanism in enumerate(MECHANISMS)
         for epsilon in EPSILONS
-        for seed in range(4)
     )
-    assert accused < 10, accused
+    assert accused < 12, accused
 
 
 @every
 def test_shipped_mechanisms_pass_with_secure_noise(mechanism):
-    found = audit(mechanism, 1.5, SecureNoise(), runs=4000, error=RARE)
+    found = audit(mechanism, 1.5, SecureNoise(), runs=2000, error=RARE)
     assert found.private and found.attainable > 2.0, found
     assert found.verdict == "not refuted", found
 
