@@ -1,7 +1,7 @@
 """The audit lets every shipped mechanism pass, comes close to what they do leak, and keeps its confidence.
 
 The simulated source has a fixed seed.  The secure one cannot be seeded, so its tests could fail by chance: a correct
-mechanism is accused with a probability of at most ``RARE`` per audit, which is 6 x 10^-8 for all of them.
+mechanism is accused with a probability of at most ``RARE`` per audit, which is 5 x 10^-8 for all of them.
 Nothing is skipped or repeated.  The faults that the audit must find are in ``test_audit_faults.py``.
 """
 
@@ -21,7 +21,6 @@ MECHANISMS = [
     Laplace(unit="update", l1=1.0),
     Gaussian(l2=1.0, delta=1e-5),
     PrivUnit(l2=1.0),
-    PrivUnit(l2=3.0),
     PrivUnit(l2=1.0, norm="private"),
 ]
 EPSILONS = [0.5, 1.5, 4.0]
@@ -58,7 +57,7 @@ def test_the_audit_comes_close_to_the_truth(mechanism, epsilon):
     PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.
     """
     found = audit(mechanism, epsilon, simulated(2), runs=10_000)
-    share = 0.5 if mechanism == MECHANISMS[5] else 0.6
+    share = 0.5 if mechanism == MECHANISMS[4] else 0.6
     assert share * epsilon < found.lower <= found.claimed and found.verdict == "not refuted", found
 
 
