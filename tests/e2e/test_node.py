@@ -144,9 +144,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         fcntl.flock(lock, fcntl.LOCK_EX)  # never two deployments at a time
         patch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
         made = Site(tmp_path_factory.mktemp("site"))
-        with made.link:
+        with made.link, socket.create_server(("127.0.0.1", 0)) as proxy:
+            made.link.env["http_proxy"] = f"http://127.0.0.1:{proxy.getsockname()[1]}"
             made.start_node()
+            del made.link.env["http_proxy"]
             yield made
+            proxy.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                proxy.accept()  # what the parts of a node tell each other stays on the machine
 
 
 def noised(told: dict[str, Any], releases: int) -> None:

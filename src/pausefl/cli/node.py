@@ -53,12 +53,14 @@ def review(
 @commands.command(name="list")
 def show(owner: Owner = None, apps: Apps = None, as_json: AsJson = False) -> None:
     """Print the apps that may run on this node."""
+    from pausefl.flower.node.box import printable
+
     found = _apps(owner, apps).read()
     if as_json:
         typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
         return
     for one in found:
-        typer.echo(f"{one.sha256}  {one.publisher}/{one.name} {one.version}, reviewed {one.reviewed}")
+        typer.echo(printable(f"{one.sha256}  {one.publisher}/{one.name} {one.version}, reviewed {one.reviewed}"))
     if not found:
         typer.echo("no app may run; review one with: pausefl node review APP")
 
@@ -70,8 +72,10 @@ def withdraw(
     apps: Apps = None,
 ) -> None:
     """Take an app off the list: it does not run from the next message on."""
+    from pausefl.flower.node.box import printable
+
     gone = _apps(owner, apps).withdraw(sha256)
-    typer.echo(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more")
+    typer.echo(printable(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more"))
 
 
 @commands.command()
@@ -102,7 +106,7 @@ def start(
     ] = False,
 ) -> None:
     """Start SuperNode and guarded executor, and end both when one of them ends."""
-    from pausefl.flower.node.box import Box
+    from pausefl.flower.node.box import Box, code_folders
     from pausefl.flower.node.guard import Guard
     from pausefl.flower.node.reviewed_apps import ReviewedApps
     from pausefl.flower.node.start import NOT_PROTECTED, check
@@ -120,6 +124,8 @@ def start(
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
     typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
+    for folder in code_folders() if guard.box.closed else ():
+        typer.echo(f"they also read {folder}, where Python looks for code")
     if answer_after:
         typer.echo(f"every answer leaves {answer_after:g} seconds after its message came")
     run(guard, supernode or (), typer.echo)
@@ -151,6 +157,8 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
 
 def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
+    from pausefl.flower.node.box import printable
+
     named = bundle.app
     lines = [f"{named['publisher']}/{named['name']} {named['version']}, as it calls itself", f"SHA-256 {bundle.sha256}"]
     lines += [f"loads {kind}: {place}" for kind, place in bundle.components.items()]
@@ -162,4 +170,4 @@ def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     for path, content in bundle.files.items():
         lines.append(f"  {len(content):>9,} bytes  {path}" + (f"  ({changed[path]})" if path in changed else ""))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
-    return ["".join(letter if letter.isprintable() else " " for letter in line) for line in lines]
+    return [printable(line) for line in lines]

@@ -90,6 +90,7 @@ def attempts(target: dict) -> dict:
         "writable again": lambda: libcall("mount", b"", b"/proc", b"", 32, b""),
         "core pattern": lambda: opened(pattern, os.O_WRONLY),
         "device": lambda: os.mknod(f"{folder}/memory", 0o20666, os.makedev(1, 1)),
+        "change a device": lambda: os.utime("/dev/null", ns=(Path("/dev/null").stat().st_atime_ns,) * 2),
         "chroot": lambda: os.chroot(folder),
         "root": lambda: os.setuid(0) or Path("/etc/shadow").read_text(),
         "kernel keys": lambda: libcall("syscall", {"x86_64": 250, "aarch64": 219}[os.uname().machine], 30, 0),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 
 from pausefl.errors import ConfigError, InvalidValueError
 from pausefl.flower.node import enter_box
-from pausefl.flower.node.box import Box, BoxError, pack, unpack
+from pausefl.flower.node.box import Box, BoxError, code_folders, pack, unpack
 from pausefl.flower.node.start import check_box
 
 ACCOUNT = "nobody"
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 def run(code: str, box: Box, request: bytes = b"", limit: int = 1 << 20) -> bytes:
@@ -52,6 +54,16 @@ def test_data_folders_can_be_read_and_not_written_and_others_are_not_there(tmp_p
     assert run(f"import os; print(os.listdir('{tmp_path}'))", box) in (b"['data', 'link']\n", b"['link', 'data']\n")
     with pytest.raises(BoxError, match="status 1"):
         run(f"open('{tmp_path}/data/new', 'w')", box)
+
+
+def test_the_folder_that_a_node_is_started_in_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks for code there if it is started with -m, or with an empty entry in PYTHONPATH."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.syspath_prepend(tmp_path / name)
+    monkeypatch.chdir(tmp_path / "here")
+    assert str(tmp_path / "there") in code_folders() and str(tmp_path / "here") not in code_folders()
+    assert str(tmp_path / "here") not in Box(hidden=(tmp_path / "here" / "owner",))._shown()
 
 
 def test_what_is_written_is_gone_afterwards(tmp_path: Path) -> None:
@@ -103,18 +115,24 @@ def test_nothing_is_left_behind(end: str) -> None:
     assert left_behind(f"sleep {mark}") == []
 
 
-def test_the_box_ends_with_the_process_that_made_it() -> None:
+@pytest.mark.parametrize("user", [None, pytest.param(ACCOUNT, marks=ROOT_ONLY)])
+def test_the_box_ends_with_the_process_that_made_it(user: str | None) -> None:
     """However it ends: here by SIGKILL."""
     mark = f"8{os.getpid()}"
-    code = f"import subprocess; subprocess.run(['sleep', '{mark}'])"
-    outer = "import sys\nfrom pausefl.flower.node.box import Box\n"
-    outer += f"Box().run([sys.executable, '-c', {code!r}], b'', 9, print)"
+    outer = "from pausefl.flower.node.box import Box\n"
+    outer += f"Box(user={user!r}).run(['/bin/sleep', '{mark}'], b'', 9, print)"
+
+    def sleeping() -> bool:
+        return any(line.startswith("/bin/sleep") for line in left_behind(f"sleep {mark}"))
+
     with subprocess.Popen([sys.executable, "-c", outer]) as process:
-        while not any(line.startswith("sleep") for line in left_behind(f"sleep {mark}")):
+        while not sleeping():
             assert process.poll() is None
         process.kill()
-    while any(line.startswith("sleep") for line in left_behind(f"sleep {mark}")):
-        pass  # killed by the kernel, at a time of its own
+    end = time.monotonic() + 30.0  # killed by the kernel, at a time of its own
+    while sleeping() and time.monotonic() < end:
+        pass
+    assert not sleeping()
 
 
 def test_a_limit_on_memory_holds() -> None:
@@ -142,7 +160,7 @@ def test_a_machine_without_namespaces_is_told_so(monkeypatch: pytest.MonkeyPatch
         check_box(Box(), [])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@ROOT_ONLY
 def test_the_command_runs_as_another_user_where_root_says_so() -> None:
     box = Box(user=ACCOUNT)
     check_box(box, ["/etc/shadow"])
@@ -155,7 +173,7 @@ def test_the_command_runs_as_another_user_where_root_says_so() -> None:
             Box(user=wrong)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@ROOT_ONLY
 def test_a_user_without_rights_can_make_the_box() -> None:
     """As most owners will run it: by user namespaces; with the system's own Python, which every user can reach."""
     python = Path("/usr/bin/python3")

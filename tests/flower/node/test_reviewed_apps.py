@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -14,14 +15,15 @@ from flwr.cli.build import build_fab_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pausefl.cli import main
 from pausefl.errors import ConfigError, NotPrivateError
 from pausefl.flower.node.bundle import load_bundle, read_bundle
-from pausefl.flower.node.reviewed_apps import ReviewedApps
+from pausefl.flower.node.reviewed_apps import ReviewedApp, ReviewedApps
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
     content = BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w", how) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return content.getvalue()
@@ -40,10 +42,35 @@ def test_a_folder_is_built_as_flower_builds_it(tmp_path: Path, kit: ModuleType) 
     assert bundle.files["tried/client.py"].decode() == kit.PLAIN
 
 
-@pytest.mark.parametrize("name", ["../out.py", "/etc/out.py", "a/../../out.py", "a\\b.py", "a\nb.py", "\x1b[31m.py"])
+@pytest.mark.parametrize(
+    "name", ["../out.py", "/etc/out.py", "a/../../out.py", "a\\b.py", "a\nb.py", "\x1b[31m.py", "a/./b.py", "a//b.py"]
+)
 def test_names_that_lead_out_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="plain and unique"):
         read_bundle(zipped({"pyproject.toml": b"", name: b""}))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("tried/__pycache__/client.cpython-311.pyc", "compiled"),
+        ("tried/client.pyc", "compiled"),
+        ("tried/client.abi3.so", "compiled"),
+        ("tried/client/__init__.py", "hides the other"),
+        ("tried/client.py/x", "hides the other"),
+    ],
+)
+def test_files_that_would_run_in_place_of_those_shown_are_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        read_bundle(zipped({"pyproject.toml": b"", "tried/client.py": b"shown", name: b"run"}))
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bundle_that_cannot_be_unpacked_is_told_so(how: int) -> None:
+    content = bytearray(zipped({"pyproject.toml": b"abc" * 100}, how))
+    content[44:64] = b"\xff" * 20  # after the name: what was compressed
+    with pytest.raises(ConfigError, match="no app's bundle"):
+        read_bundle(bytes(content))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -91,6 +118,30 @@ def test_an_app_is_on_the_list_from_review_to_withdrawal(node: Any, kit: ModuleT
     for wrong in (one.sha256, two.sha256[:7], ""):
         with pytest.raises(ConfigError, match="hashes in"):
             node.apps.withdraw(wrong)
+
+
+def test_a_withdrawal_is_not_undone_by_a_review_at_the_same_time(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    bad = node.app()
+    withdrawal = threading.Thread(target=node.apps.withdraw, args=(bad.sha256,))
+
+    class Slow(ReviewedApps):
+        def _write(self, apps: list[ReviewedApp]) -> None:
+            withdrawal.start()
+            withdrawal.join(timeout=0.5)  # it would be over by now if it did not wait
+            super()._write(apps)
+
+    Slow(node.guard.reviewed).add(load_bundle(kit.write_app(tmp_path / "new", kit.PLAIN + "# new\n")))
+    withdrawal.join()
+    assert bad.sha256 not in node.apps and len(node.apps.read()) == 1
+
+
+def test_names_are_shown_without_what_a_terminal_would_obey(node: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = node.app(version="1\\u001b[31m")
+    for words in (["list"], ["withdraw", bundle.sha256]):
+        with pytest.raises(SystemExit):
+            main(["node", *words, "--owner", str(node.guard.owner)])
+        said = capsys.readouterr().out
+        assert "1 [31m" in said and "\x1b" not in said
 
 
 def test_what_changed_since_the_last_review_of_that_name(node: Any, kit: ModuleType, tmp_path: Path) -> None:

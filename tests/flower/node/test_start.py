@@ -14,6 +14,7 @@ import pytest
 
 from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
 from pausefl.flower.node import flower_parts, start
+from pausefl.flower.node.executor import environment
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
 
@@ -44,6 +45,18 @@ def test_other_options_are_the_supernodes(tmp_path: Path) -> None:
     key = ["--auth-supernode-private-key", str(tmp_path / "keys" / "node")]
     hidden = check_options(["--root-certificates", "ca.crt", "--trusted-entities", "t.yaml", *key])
     assert tmp_path / "keys" in hidden
+
+
+def test_no_proxy_comes_between_the_parts_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTPS_PROXY", "grpc_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://proxy:1")
+    monkeypatch.setenv("no_proxy", "intra")
+    monkeypatch.setenv("no_grpc_proxy", "")
+    for role in ("executor", "task"):
+        assert not [name for name in environment(role) if name.lower().endswith("_proxy")]
+    found = environment("supernode")
+    assert (found["https_proxy".upper()], found["grpc_proxy"]) == ("http://proxy:1",) * 2
+    assert (found["no_proxy"], found["no_grpc_proxy"]) == ("intra,127.0.0.1", "127.0.0.1")
 
 
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pausefl
 from pausefl.errors import ConfigError, PauseError, is_finite, require
 from pausefl.flower.node import enter_box
 
@@ -26,6 +27,7 @@ _SYSTEM = (
 )  # fmt: skip
 _OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_PACKAGE = Path(pausefl.__file__).parents[1]
 _LOG_LIMIT, _CHUNK, _PATIENCE = 1 << 20, 1 << 16, 10.0
 
 
@@ -135,7 +137,7 @@ class Box:
 
     def _shown(self) -> dict[str, Path]:
         """Return what can be read, by its path in the box: links are shown as what they stand for."""
-        python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *_code_folders()]
+        python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *code_folders()]
         found: dict[str, Path] = {}
         for name in (*_SYSTEM, *python, *map(str, self.data)):
             path = Path(name)
@@ -148,7 +150,7 @@ class Box:
         kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         fixed = {
             "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "app", "LOGNAME": "app",  # noqa: S108
-            "PYTHONPATH": os.pathsep.join(_code_folders()), "FLWR_TELEMETRY_ENABLED": "0",
+            "PYTHONPATH": os.pathsep.join(code_folders()), "FLWR_TELEMETRY_ENABLED": "0",
         }  # fmt: skip
         return kept | fixed
 
@@ -182,11 +184,19 @@ def unpack(packed: bytes, count: int) -> list[bytes]:
     return parts
 
 
-def _code_folders() -> list[str]:
-    """Return where Python looks for code outside its own folders, e.g. a package installed from its source."""
-    own = (sys.prefix, sys.base_prefix)
+def code_folders() -> list[str]:
+    """Return where Python looks for code outside its own folders, e.g. a package installed from its source.
+
+    Not the folder that the node is started in: it is on the list by accident, and anything may lie there.
+    """
     paths = [Path(entry) for entry in sys.path if entry and Path(entry).is_absolute()]
-    return [str(path) for path in paths if path.exists() and not any(path.is_relative_to(folder) for folder in own)]
+    kept = [path for path in paths if path.exists() and (path != Path.cwd() or path == _PACKAGE)]
+    return [str(path) for path in kept if not any(path.is_relative_to(up) for up in (sys.prefix, sys.base_prefix))]
+
+
+def printable(text: str) -> str:
+    """Return text that others wrote as one line that a terminal shows and does not obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _end(process: subprocess.Popen[bytes], *, gently: bool) -> None:
@@ -220,4 +230,4 @@ class _Lines:
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in filter(None, lines):
             text = line.decode(errors="replace")[:1000]
-            self._log("".join(letter if letter.isprintable() else " " for letter in text))
+            self._log(printable(text))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import tomllib
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -17,6 +19,11 @@ from flwr.cli.build import build_fab_from_disk
 from pausefl.errors import ConfigError
 
 _MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
+    EOFError,
+)  # fmt: skip
+_COMPILED = (".pyc", ".pyo", ".so", ".pyd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +101,29 @@ def read_bundle(content: bytes) -> Bundle:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             names = [entry.filename for entry in entries]
-            for name in names:
-                if not _is_plain(name) or names.count(name) > 1:
-                    raise ConfigError(
-                        f"bundle has a file {name!r:.200}, but a name must be plain and unique; refuse it"
-                    )
+            _check_names(names)
             if sum(entry.file_size for entry in entries) > _MOST_BYTES:
                 raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; refuse it")
             bundle = Bundle(content, {name: archive.read(name) for name in names})
         bundle.app  # noqa: B018 - it must be readable
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, KeyError, EOFError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"this is no app's bundle ({error}); build it with 'flwr build'") from None
     return bundle
 
 
-def _is_plain(name: str) -> bool:
-    path = PurePosixPath(name)
-    return name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts
+def _check_names(names: Sequence[str]) -> None:
+    """Refuse names by which other code could run than a reader of the files sees."""
+    if len(set(names)) < len(names):
+        raise ConfigError("bundle has two files of one name, but a name must be plain and unique; refuse it")
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    for name in names:
+        path = PurePosixPath(name)
+        plain = name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts
+        if not plain or str(path) != name:
+            raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; refuse it")
+        if path.suffix.lower() in _COMPILED or "__pycache__" in path.parts:
+            raise ConfigError(f"bundle has {name!r:.200}, which is compiled: nobody can review it; refuse it")
+        if name in folders or (path.suffix == ".py" and str(path.with_suffix("")) in folders):
+            raise ConfigError(f"bundle has {name!r:.200} and a folder of that name, and one hides the other; refuse it")

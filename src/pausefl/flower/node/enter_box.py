@@ -61,16 +61,13 @@ def main() -> NoReturn:
 
 def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     """Build the box, give up all rights, and wait for the command."""
-    _call("prctl", _DEATH_SIGNAL, signal.SIGKILL)
     os.close(life)
     os.set_blocking(alive, False)
-    try:
-        if not os.read(alive, 1):
-            os._exit(1)  # the first process died before it could be watched
-    except BlockingIOError:
-        os.close(alive)
+    _die_with_first(alive)
     _build(plan["shown"], own=not plan["user"])
     _give_up_rights(plan["user"])
+    _die_with_first(alive)  # once more: the kernel forgets it where the user changes
+    os.close(alive)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if plan["memory"]:
         resource.setrlimit(resource.RLIMIT_AS, (plan["memory"], plan["memory"]))
@@ -78,6 +75,16 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     _filter_calls()
     command = plan["command"]
     _run(lambda: os.execve(command[0], command, dict(os.environ)))  # noqa: S606 - told to
+
+
+def _die_with_first(alive: int) -> None:
+    """Let the kernel end this process with the first one, which holds the other end of the pipe."""
+    _call("prctl", _DEATH_SIGNAL, signal.SIGKILL)
+    try:
+        if not os.read(alive, 1):
+            os._exit(1)  # it died before it could be watched
+    except BlockingIOError:
+        return
 
 
 def _run(play: Callable[[], NoReturn]) -> NoReturn:
@@ -120,6 +127,7 @@ def _build(shown: Mapping[str, str], *, own: bool) -> None:
     _mount("box", "/new/dev", "tmpfs", _NO_SUID | _NO_EXEC, "mode=0755")
     for name in _DEVICES:
         _show(f"/dev/{name}", f"/dev/{name}")
+        _restrict(f"/new/dev/{name}", _READ_ONLY | _NO_SUID)  # they can be written to all the same, but not changed
     Path("/new/dev/shm").mkdir()
     Path("/new/dev/fd").symlink_to("/proc/self/fd")
     for place in ("/new/tmp", "/new/dev/shm"):

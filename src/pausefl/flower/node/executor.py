@@ -93,11 +93,28 @@ def begin(secret: bytes, role: str, *words: str) -> subprocess.Popen[bytes]:
     # -P: no code from the folder it is started in.  A session of its own: Ctrl-C is for the first process, which then
     # ends the others in order.
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", role, str(os.getpid()), *words]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - our own words
+    process = subprocess.Popen(  # noqa: S603 - our own words
+        command, stdin=subprocess.PIPE, start_new_session=True, env=environment(role)
+    )
     if process.stdin is not None:
         process.stdin.write(secret)
         process.stdin.close()
     return process
+
+
+def environment(role: str) -> dict[str, str]:
+    """Return the environment of one of a node's own processes.
+
+    Executor and task talk to this machine's SuperNode alone, in the clear: no proxy may come between.  The SuperNode
+    may need one on its way to the SuperLink.  None of them tells Flower's makers that it runs.
+    """
+    found = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    if role != "supernode":
+        return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
+    for name in ("no_proxy", "no_grpc_proxy"):
+        if name == "no_proxy" or name in found:  # gRPC reads the second one first
+            found[name] = ",".join(filter(None, (found.get(name), "127.0.0.1")))
+    return found
 
 
 def _begin() -> None:

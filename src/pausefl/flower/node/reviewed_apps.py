@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,14 @@ from pydantic import Field
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.bundle import Bundle
+from pausefl.system.lock import only_writer
 from pausefl.system.private_file import require_private
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated
 
 FILE = "reviewed-apps.toml"
 """The name of the list, beside the owner's file."""
 
+_PATIENCE = 10.0
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -61,18 +64,21 @@ class ReviewedApps:
         """Put a bundle on the list."""
         date = datetime.now(UTC).date().isoformat()
         app = ReviewedApp(sha256=bundle.sha256, reviewed=date, files=bundle.hashes(), **bundle.app)
-        self._write([*(old for old in self.read() if old.sha256 != app.sha256), app])
+        with self._alone():
+            self._write([*(old for old in self.read() if old.sha256 != app.sha256), app])
         return app
 
     def withdraw(self, start: str) -> ReviewedApp:
         """Take the app whose hash begins like this off the list."""
-        apps = self.read()
-        found = [app for app in apps if app.sha256.startswith(start)]
-        if len(found) != 1 or len(start) < 8:
-            raise ConfigError(
-                f"{start!r:.80} is the beginning of {len(found)} hashes in {self._path}; give 8 digits or more of one"
-            )
-        self._write([app for app in apps if app is not found[0]])
+        with self._alone():
+            apps = self.read()
+            found = [app for app in apps if app.sha256.startswith(start)]
+            if len(found) != 1 or len(start) < 8:
+                raise ConfigError(
+                    f"{start!r:.80} is the beginning of {len(found)} hashes in {self._path}; "
+                    "give 8 digits or more of one"
+                )
+            self._write([app for app in apps if app is not found[0]])
         return found[0]
 
     def changes(self, bundle: Bundle) -> tuple[ReviewedApp, dict[str, str]] | None:
@@ -85,17 +91,23 @@ class ReviewedApps:
         differ = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
         return same[-1], {path: _what(path, old, new) for path in differ}
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """Hold the list from its reading to its writing: what another writes in between would be undone."""
+        real = self._path.resolve()
+        return only_writer(real.with_name(f"{real.name}.lock"), self._path, "end that process", wait=_PATIENCE)
+
     def _write(self, apps: list[ReviewedApp]) -> None:
         # Whole or not at all, and never for a moment readable by others.
         text = "# Apps that may run on this node; written by 'pausefl node review'.\n"
         text += toml_text({"app": [app.model_dump() for app in apps]})
-        fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        real = self._path.resolve()
+        fresh = real.with_name(f".{real.name}.{os.getpid()}")
         try:
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(self._path.resolve())
+            fresh.replace(real)
         finally:
             fresh.unlink(missing_ok=True)
 
