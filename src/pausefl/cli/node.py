@@ -123,9 +123,9 @@ def start(
     guard = check(guard, supernode or ())
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
-    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
     for folder in code_folders() if guard.box.closed else ():
-        typer.echo(f"they also read {folder}, where Python looks for code")
+        typer.echo(f"apps read {folder}, because Python looks for code there")
+    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
     if answer_after:
         typer.echo(f"every answer leaves {answer_after:g} seconds after its message came")
     run(guard, supernode or (), typer.echo)
