@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import resource
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
