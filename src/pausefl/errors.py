@@ -58,6 +58,10 @@ class LedgerError(PauseError, OSError):
     """A ledger that is locked, read-only, full, damaged or tampered with; nothing was charged."""
 
 
+class DamagedLedgerError(LedgerError):
+    """A ledger whose file was read and does not hold what was charged, whoever reads it and however often."""
+
+
 class NotPrivateError(PauseError, PermissionError):
     """A file that other users of the machine could change or exchange; the message has the command that mends it."""
 

@@ -18,7 +18,8 @@ from flwr.app import Context, Message, RecordDict
 
 from pausefl.flower import PrivateUpdate
 from pausefl.flower.protocol import Note, Refusal
-from pausefl.owner.ledger_identity import make_ledger, read_note
+from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.noted_heads import read_note
 from pausefl.privacy import SqliteLedger
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from pausefl.errors import ConfigError
-from pausefl.owner.ledger_identity import NotedHead, make_ledger, note_head, read_note
+from pausefl.errors import ConfigError, LedgerError
+from pausefl.owner.ledger_identity import charging, make_ledger, note_head, retire_for_ever
+from pausefl.owner.noted_heads import NotedHead, note_path, read_note, read_witness, witness_path
 from pausefl.privacy import FixedHorizon, SqliteLedger
 
 HORIZON = FixedHorizon(8.0, 64)
@@ -18,6 +22,27 @@ def charge(path: Path, number: int) -> SqliteLedger:
     ledger = SqliteLedger(path)
     ledger.reserve("clinic", f"run/{number}", HORIZON)
     return ledger
+
+
+def charged_and_noted(path: Path, number: int) -> None:
+    ledger = SqliteLedger(path)
+    with charging(ledger):
+        ledger.reserve("clinic", f"run/{number}", HORIZON)
+        note_head(ledger)
+
+
+def make_folder(tmp_path: Path) -> Path:
+    (tmp_path / "original").mkdir()
+    return make_ledger(tmp_path / "original" / "ledger.db").path
+
+
+def live_copy(path: Path) -> Path:
+    """A second folder with the same ledger that no note beside it betrays: as if the inode were the same."""
+    copy = path.parent.with_name("copy") / path.name
+    shutil.copytree(path.parent, copy.parent)
+    note = note_path(copy)
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"inode": copy.stat().st_ino}))
+    return copy
 
 
 def test_a_later_head_is_never_replaced_by_an_earlier_one(tmp_path: Path) -> None:
@@ -31,7 +56,7 @@ def test_a_later_head_is_never_replaced_by_an_earlier_one(tmp_path: Path) -> Non
 def test_many_clients_at_once_leave_the_note_of_the_last_row(tmp_path: Path) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: note_head(charge(path, number)), range(24)))
+        list(pool.map(charged_and_noted, [path] * 24, range(24)))
     assert read_note(path) == NotedHead.of(SqliteLedger(path))
 
 
@@ -48,6 +73,99 @@ def test_a_ledger_beside_replies_of_another_is_not_made(tmp_path: Path) -> None:
 def test_a_note_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
     (tmp_path / "ledger.db-replies" / "head").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigError, match="cannot be read; put it back") as caught:
+    with pytest.raises(ConfigError, match="is damaged; write it anew with 'pausefl ledger restore LEDGER") as caught:
         read_note(path)
     assert "\n" not in str(caught.value)
+
+
+def test_of_two_copies_only_the_one_that_was_charged_first_goes_on(tmp_path: Path) -> None:
+    path = make_folder(tmp_path)
+    copy = live_copy(path)
+    charged_and_noted(copy, 1)
+    with pytest.raises(
+        ConfigError, match=r"has 0 rows without the head of row 1 that is noted in .*/ledgers/"
+    ) as caught:
+        charged_and_noted(path, 2)
+    assert "\n" not in str(caught.value)
+    charged_and_noted(copy, 3)
+    assert (SqliteLedger(path).head.rows, SqliteLedger(copy).head.rows) == (0, 2)
+
+
+def test_two_copies_that_are_charged_at_once_end_as_one(tmp_path: Path) -> None:
+    """Whoever is charged without a look at the other cannot note it, so nothing leaves."""
+    path = make_folder(tmp_path)
+    copy = live_copy(path)
+    first, second = charge(path, 1), charge(copy, 2)
+    note_head(first)
+    with pytest.raises(ConfigError, match="forgotten a release"):
+        note_head(second)
+    assert read_witness(first.id) == NotedHead.of(first)
+
+
+def test_many_clients_of_two_copies_never_release_more_than_the_witness_knows(tmp_path: Path) -> None:
+    path = make_folder(tmp_path)
+    copy = live_copy(path)
+
+    def fine(number: int) -> bool:
+        try:
+            charged_and_noted((path, copy)[number % 2], number)
+        except ConfigError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        released = sum(pool.map(fine, range(12)))
+    witness = read_witness(SqliteLedger(path).id)
+    assert witness is not None and released == witness.rows == 6
+
+
+def test_a_charge_whose_file_was_exchanged_is_not_noted(tmp_path: Path) -> None:
+    path = make_folder(tmp_path)
+    older = path.read_bytes()
+    ledger = charge(path, 1)
+    path.write_bytes(older)
+    with pytest.raises(LedgerError, match="older copy or was rewritten"):
+        note_head(ledger)
+    noted = read_note(path)
+    assert noted is not None and noted.rows == 0
+
+
+def test_without_a_home_the_note_beside_the_replies_is_all_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))  # no folder can be made there
+    path = make_folder(tmp_path)
+    charged_and_noted(path, 1)
+    noted = read_note(path)
+    assert noted is not None and noted.rows == 1
+    assert read_witness(noted.ledger_id) is None
+
+
+def test_the_witness_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    ledger = make_ledger(tmp_path / "ledger.db")
+    witness = tmp_path / "home" / ".local" / "state" / "pausefl" / "ledgers" / ledger.id
+    assert witness_path(ledger.id) == witness
+    assert witness.stat().st_mode & 0o777 == 0o600 and witness.parent.stat().st_mode & 0o777 == 0o700
+    witness.write_text("{}")
+    with pytest.raises(ConfigError, match="is damaged"):
+        charged_and_noted(ledger.path, 1)
+
+
+def test_a_ledger_with_two_names_is_refused(tmp_path: Path) -> None:
+    """A crash under one name would leave its journal there, and the charge would stay under the other."""
+    path = make_folder(tmp_path)
+    os.link(path, tmp_path / "second.db")
+    with pytest.raises(ConfigError, match=r"has 2 names \(hard links\).*find / -samefile") as caught:
+        charged_and_noted(path, 1)
+    assert "\n" not in str(caught.value)
+    (tmp_path / "second.db").unlink()
+    charged_and_noted(path, 1)
+
+
+def test_a_retirement_is_noted_where_nothing_was(tmp_path: Path) -> None:
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    retire_for_ever(ledger, "clinic")
+    assert read_note(ledger.path) == read_witness(ledger.id) == NotedHead.of(ledger)

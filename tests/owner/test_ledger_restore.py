@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +19,9 @@ from pausefl.cli import main
 from pausefl.errors import PauseError
 from pausefl.owner.gate import Gate
 from pausefl.owner.kept_replies import replies_folder
-from pausefl.owner.ledger_identity import read_note
+from pausefl.owner.ledger_identity import charging, note_head, retire_for_ever
 from pausefl.owner.ledger_restore import restore_ledger
+from pausefl.owner.noted_heads import note_path, read_note, witness_path
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
@@ -61,6 +68,12 @@ def backup(ledger: Path, tmp_path: Path) -> Path:
     return tmp_path / "backup.db"
 
 
+@pytest.fixture
+def elsewhere(ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine, or another user: what was noted outside the owner's folder is not there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+
+
 def test_a_lost_ledger_comes_back_and_goes_on_where_it_ended(ledger: Path, backup: Path) -> None:
     ledger.unlink()
     assert unready(ledger)
@@ -72,27 +85,8 @@ def test_a_lost_ledger_comes_back_and_goes_on_where_it_ended(ledger: Path, backu
 def test_a_backup_that_would_forget_a_release_is_refused(ledger: Path, backup: Path) -> None:
     release(ledger, 4)
     ledger.unlink()
-    refused(ledger, "forgotten a release.*budget counts as spent.*pausefl ledger retire", backup)
+    refused(ledger, "forgotten a release.*budget counts as spent.*no ledger is left to retire", backup)
     assert unready(ledger)
-
-
-def test_a_damaged_ledger_is_set_aside_with_its_journal(ledger: Path, backup: Path) -> None:
-    ledger.write_bytes(b"nonsense")
-    ledger.with_name("ledger.db-journal").write_bytes(b"old")
-    restore_ledger(ledger, backup)
-    assert ledger.with_name("ledger.db.damaged").read_bytes() == b"nonsense"
-    assert not ledger.with_name("ledger.db-journal").exists()
-    assert release(ledger, 4).releases == 4
-
-
-def test_a_sound_ledger_that_is_ahead_of_the_backup_stays(ledger: Path, backup: Path) -> None:
-    """Ahead of its note too, as after a kill: only the ledger itself knows of the last release."""
-    note = replies_folder(ledger) / "head"
-    older = note.read_bytes()
-    release(ledger, 4)
-    note.write_bytes(older)
-    refused(ledger, "has 4 rows, and not all are in", backup)
-    assert release(ledger, 5).releases == 5
 
 
 def test_a_folder_that_was_moved_is_accepted_in_place(ledger: Path, tmp_path: Path) -> None:
@@ -109,30 +103,6 @@ def test_an_older_copy_in_place_is_not_accepted(ledger: Path) -> None:
     release(ledger, 4)
     ledger.write_bytes(older)
     refused(ledger, "forgotten a release")
-
-
-def test_without_a_note_a_head_from_elsewhere_is_needed(ledger: Path, backup: Path) -> None:
-    head = SqliteLedger(ledger).head.hash
-    for lost in (ledger, replies_folder(ledger)):
-        lost.unlink() if lost.is_file() else shutil.rmtree(lost)
-    refused(ledger, "nothing tells whether.*--head HASH.*budget counts as spent", backup)
-    refused(ledger, "does not contain the head", backup, "f" * 64)
-    assert restore_ledger(ledger, backup, head).head.rows == 3
-    assert release(ledger, 4).releases == 4
-    assert replies_folder(ledger).stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("text", ["", "{}"])
-def test_a_damaged_note_is_as_good_as_none(ledger: Path, text: str) -> None:
-    (replies_folder(ledger) / "head").write_text(text)
-    assert unready(ledger)
-    refused(ledger, "nothing tells whether")
-    restore_ledger(ledger, None, SqliteLedger(ledger).head.hash)
-    assert release(ledger, 4).releases == 4
-
-
-def test_a_head_from_elsewhere_counts_beside_the_note(ledger: Path, backup: Path) -> None:
-    refused(ledger, "does not contain the head", backup, "f" * 64)
 
 
 def test_backups_of_others_and_of_simulations_are_refused(ledger: Path, tmp_path: Path) -> None:
@@ -164,8 +134,8 @@ def test_the_command_says_where_the_ledger_ends(ledger: Path, backup: Path, caps
     ledger.unlink()
     code, out, _ = called(capsys, "ledger", "restore", ledger, "--from", backup)
     assert (code, out) == (0, f"restored {ledger}: 3 rows; head {head.hash}\n")
-    code, _, err = called(capsys, "ledger", "restore", ledger, "--head", "0" * 64)
-    assert (code, "does not contain the head" in err) == (2, True)
+    code, _, err = called(capsys, "ledger", "restore", ledger, "--releases", "4")
+    assert (code, f"releases is 4, but {ledger} has 3; put back a newer one" in err) == (2, True)
 
 
 def test_a_copy_from_before_its_end_does_not_bring_a_retired_subject_back(
@@ -180,3 +150,162 @@ def test_a_copy_from_before_its_end_does_not_bring_a_retired_subject_back(
     assert note is not None and note.rows == 4
     ledger.write_bytes(before)
     assert unready(ledger)
+
+
+@pytest.mark.parametrize("retired", [False, True])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_an_older_copy_of_the_whole_folder_is_found_by_the_note_outside(
+    ledger: Path, tmp_path: Path, emptied: bool, retired: bool
+) -> None:
+    """Whatever put it back, cp over it or tar: the copy's own note is as old as the copy, and its inode may fit."""
+    shutil.copytree(ledger.parent, tmp_path / "older")
+    if retired:
+        retire_for_ever(SqliteLedger(ledger), "clinic")
+    else:
+        release(ledger, 4)
+    if emptied:
+        shutil.rmtree(ledger.parent)
+    shutil.copytree(tmp_path / "older", ledger.parent, dirs_exist_ok=True)
+    note = note_path(ledger)
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"inode": ledger.stat().st_ino}))
+    assert unready(ledger)
+    refused(ledger, "forgotten a release")
+    refused(ledger, "forgotten a release", None, 3)
+
+
+def test_on_another_machine_the_servers_count_must_be_that_of_the_backup(
+    ledger: Path, backup: Path, elsewhere: None
+) -> None:
+    for lost in (ledger, replies_folder(ledger)):
+        lost.unlink() if lost.is_file() else shutil.rmtree(lost)
+    refused(ledger, "nothing here tells whether.*--releases N.*budget counts as spent", backup)
+    refused(ledger, "releases is 4, but .*backup.db has 3; put back a newer one", backup, 4)
+    refused(ledger, "releases is 2, but .*backup.db has 3; a release whose reply was lost counts too", backup, 2)
+    assert not replies_folder(ledger).exists()
+    assert restore_ledger(ledger, backup, 3).head.rows == 3
+    assert release(ledger, 4).releases == 4
+    assert replies_folder(ledger).stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_came_from_another_machine_needs_the_count_too(
+    ledger: Path, tmp_path: Path, elsewhere: None
+) -> None:
+    copy = tmp_path / "copy" / "ledger.db"
+    shutil.copytree(ledger.parent, copy.parent)
+    assert unready(copy)
+    refused(copy, "nothing here tells whether")
+    assert restore_ledger(copy, None, 3).head.rows == 3
+    assert release(copy, 4).releases == 4
+
+
+def test_a_retirement_is_no_release_of_the_servers_count(ledger: Path, tmp_path: Path, elsewhere: None) -> None:
+    retire_for_ever(SqliteLedger(ledger), "clinic")
+    SqliteLedger(ledger).backup(tmp_path / "retired.db")
+    ledger.unlink()
+    assert restore_ledger(ledger, tmp_path / "retired.db", 3).head.rows == 4
+    with pytest.raises(Refused) as caught:
+        release(ledger, 4)
+    assert caught.value.reason == "exhausted"
+
+
+@pytest.mark.parametrize("text", ["", "{}"])
+def test_damaged_notes_are_as_good_as_none(ledger: Path, text: str) -> None:
+    witness = witness_path(SqliteLedger(ledger).id)
+    assert witness is not None
+    for note in (witness, note_path(ledger)):
+        note.write_text(text)
+        assert unready(ledger)
+    refused(ledger, "nothing here tells whether")
+    restore_ledger(ledger, None, 3)
+    assert release(ledger, 4).releases == 4
+
+
+def test_a_sound_ledger_that_is_ahead_of_the_backup_stays(ledger: Path, backup: Path) -> None:
+    """Ahead of its notes too, as after a kill: only the ledger itself knows of the last charge."""
+    owner = read_owner(ledger.with_name("owner.toml"))
+    SqliteLedger(ledger).reserve("clinic", "run/4", owner.schedule, mechanism=owner.mechanism)
+    refused(ledger, "has 4 rows, and not all are in", backup)
+    refused(ledger, "has 4 rows, and not all are in", backup, 3)
+    assert release(ledger, 5).releases == 5
+
+
+def test_damaged_ledgers_are_set_aside_under_new_names(ledger: Path, backup: Path) -> None:
+    for number in (1, 2):
+        ledger.write_bytes(b"nonsense %d" % number)
+        restore_ledger(ledger, backup)
+    for number in (1, 2):
+        assert ledger.with_name(f"ledger.db.damaged-{number}").read_bytes() == b"nonsense %d" % number
+    assert release(ledger, 4).releases == 4
+
+
+def test_the_journal_of_a_lost_ledger_is_set_aside(ledger: Path, backup: Path) -> None:
+    ledger.unlink()
+    ledger.with_name("ledger.db-journal").write_bytes(b"old")
+    restore_ledger(ledger, backup)
+    assert ledger.with_name("ledger.db.damaged-1-journal").read_bytes() == b"old"
+    assert not ledger.with_name("ledger.db-journal").exists()
+
+
+def test_what_is_not_damaged_is_not_set_aside(ledger: Path, backup: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("PRAGMA user_version = 4")
+    refused(ledger, "has version 4", backup)
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+    ledger.chmod(0o666)
+    refused(ledger, "chmod go-w", backup)
+    ledger.chmod(0o600)
+    shutil.copy(ledger, tmp_path / "plain-copy.db")
+    ledger.write_bytes(b"nonsense")
+    refused(ledger, "is a ledger, not a backup", tmp_path / "plain-copy.db")
+
+
+def test_a_ledger_that_is_in_use_is_not_set_aside(ledger: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteLedger.__init__, "__kwdefaults__", {"clock": time.time, "timeout": 0.0})
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        refused(ledger, "database is locked", backup)
+    assert restore_ledger(ledger, backup).head.rows == 3
+
+
+def test_a_restore_waits_for_a_client_between_its_charge_and_its_note(ledger: Path, backup: Path) -> None:
+    """Otherwise the charge would go into a file that is replaced, and be forgotten."""
+    mine = SqliteLedger(ledger)
+    owner = read_owner(ledger.with_name("owner.toml"))
+    with ThreadPoolExecutor(1) as pool:
+        with charging(mine):
+            restoring = pool.submit(restore_ledger, ledger, backup)
+            mine.reserve("clinic", "run/4", owner.schedule, mechanism=owner.mechanism)
+            assert not restoring.done() or restoring.exception() is not None
+            note_head(mine)
+        with pytest.raises(PauseError, match=r"forgotten a release|not all are in"):
+            restoring.result()
+    assert [charge.release for charge in SqliteLedger(ledger).charges("clinic")][-1] == "run/4"
+    assert release(ledger, 5).releases == 5
+
+
+def test_another_user_restores_nothing(ledger: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root has other notes outside, and its files would lock the owner out."""
+    opened = SqliteLedger(backup)
+    monkeypatch.setattr("pausefl.owner.ledger_restore.SqliteLedger", lambda path: opened)
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    refused(ledger, f"belongs to user {me}, but", backup)
+
+
+def test_verify_says_what_the_node_would_say(
+    ledger: Path, backup: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(capsys, "ledger", "verify", ledger)[0] == 0
+    code, out, _ = called(capsys, "ledger", "verify", backup)
+    assert (code, "3 rows, all in order; a backup: nothing can be charged to it" in out) == (0, True)
+    copy = tmp_path / "copy" / "ledger.db"
+    shutil.copytree(ledger.parent, copy.parent)
+    code, _, err = called(capsys, "ledger", "verify", copy)
+    assert (code, "is a copy, or was put back by other means" in err) == (2, True)
+    note_path(copy).unlink()
+    code, _, err = called(capsys, "ledger", "verify", copy)
+    assert (code, "has no head noted in" in err) == (2, True)
+    os.link(ledger, tmp_path / "second.db")
+    code, _, err = called(capsys, "ledger", "verify", ledger)
+    assert (code, "has 2 names" in err) == (2, True)

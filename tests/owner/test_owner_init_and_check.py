@@ -19,7 +19,7 @@ import pytest
 from pausefl.cli import main
 from pausefl.errors import PauseError
 from pausefl.owner.gate import Gate
-from pausefl.owner.ledger_identity import read_note
+from pausefl.owner.noted_heads import read_note
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner

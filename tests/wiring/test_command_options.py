@@ -417,8 +417,8 @@ OPTIONS = (
            lambda a, b: a.code == b.code == 0 and a.json["head"] != b.json["head"]),
     Option("ledger restore", "backup", tuple(f"@one/ledger.db --from @{name}-backup.db" for name in ("one", "two")),
            lambda a, b: (a.code, b.code) == (0, 2) and "belongs here" in b.err),
-    Option("ledger restore", "head", ("@one/ledger.db", f"@one/ledger.db --head {'f' * 64}"),
-           lambda a, b: (a.code, b.code) == (0, 2) and "does not contain the head" in b.err),
+    Option("ledger restore", "releases", ("@one/ledger.db --releases 0", "@one/ledger.db --releases 1"),
+           lambda a, b: (a.code, b.code) == (0, 2) and "releases is 1, but" in b.err),
     Option("ledger restore", "as_json", ("@one/ledger.db", "@one/ledger.db --json"), table_or_json),
     Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
            "laplace", "laplace-update", "gaussian", "privunit", "privunit-norm")),

@@ -55,19 +55,27 @@ def verify(
     head: Annotated[str | None, typer.Option(help="A head noted earlier, which the chain must contain.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash, and look for the head noted beside its replies.
+    """Recompute every hash, and look for the heads noted of it, as a node does.
 
-    Exit 2 if a row was edited, moved or removed.  Keep the head elsewhere too: it betrays an older copy.
+    Exit 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Keep the head elsewhere too: it
+    betrays an older copy.
     """
-    from pausefl.owner.ledger_identity import read_note
+    from pausefl.owner.ledger_identity import check_newest
+    from pausefl.owner.noted_heads import read_note, read_witness
 
-    noted = read_note(path.resolve())  # before the ledger is read: a client may be at work
     ledger = _open(path)
     end = ledger.verify(head)
-    if noted is not None:
-        noted.check(ledger)
-    beside = f"; row {noted.rows} is noted beside its replies" if noted else ""
-    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{beside}", noted=noted.rows if noted else None)
+    noted = read_note(ledger.path)
+    if ledger.is_backup:
+        more = "; a backup: nothing can be charged to it"
+    elif ledger.simulation:
+        more = "; made for a simulation: no node uses it"
+    elif noted is None and read_witness(ledger.id) is None:
+        more = "; its head is noted nowhere: no node uses it"
+    else:
+        check_newest(ledger)
+        more = f"; row {noted.rows} is noted beside its replies" if noted else ""
+    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}", noted=noted.rows if noted else None)
 
 
 @commands.command()
@@ -101,7 +109,7 @@ def retire(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Spend all that a subject has left, for ever: it never releases anything again.  This cannot be undone."""
-    from pausefl.owner.ledger_identity import note_head, read_note
+    from pausefl.owner.ledger_identity import retire_for_ever
     from pausefl.privacy.ledger.charge import check_names
 
     ledger = _open(path)
@@ -111,10 +119,7 @@ def retire(
         if not sys.stdin.isatty():
             raise ConfigError(f"retiring {who!r} cannot be undone; add --yes if you mean it")
         typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
-    noted = read_note(ledger.path)
-    spent = ledger.retire(who)
-    if noted is not None:  # so that no backup from before can be restored
-        note_head(ledger)
+    spent = retire_for_ever(ledger, who)
     typer.echo(f"{who} is retired: {spent.epsilon:.6g} of {spent.budget:g} were left and are spent now, for ever")
 
 
@@ -136,13 +141,15 @@ def restore(
     backup: Annotated[
         Path | None, typer.Option("--from", help="The backup; left out, the ledger in its new place is accepted.")
     ] = None,
-    head: Annotated[str | None, typer.Option(help="A head noted elsewhere, which the chain must contain.")] = None,
+    releases: Annotated[
+        int | None, typer.Option(help="How many releases the server has received of this data in all.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a backup in the ledger's place, or accept one that was moved; refuse what would forget a release."""
     from pausefl.owner.ledger_restore import restore_ledger
 
-    ledger = restore_ledger(path, backup, head)
+    ledger = restore_ledger(path, backup, releases)
     _tell_end(ledger.id, ledger.head, as_json, f"restored {path}: {ledger.head.rows} rows")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
-from pausefl.owner.ledger_identity import note_head, open_ledger
+from pausefl.owner.ledger_identity import charging, note_head, open_ledger
 from pausefl.owner.model_update import check_model, difference, digest, released
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
@@ -77,21 +77,25 @@ class Gate:
             mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
             place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
         with place:
-            # Charge.
+            # Charge, and note it.
             try:
-                charge = self._ledger.reserve(
-                    owner.name, request.release, owner.schedule, mechanism=mechanism, noise=noise, dimension=dimension
-                )
+                with charging(self._ledger):
+                    charge = self._ledger.reserve(
+                        owner.name, request.release, owner.schedule,
+                        mechanism=mechanism, noise=noise, dimension=dimension,
+                    )  # fmt: skip
+                    with refusing("failed", BaseException, releases=charge.play):
+                        note_head(self._ledger)
+            except Refused:
+                raise
             except AlreadyReservedError as error:
                 return self._sent_before(request, asked, error)
             except BudgetExceededError as error:
                 raise Refused("exhausted", str(error), self.releases) from error
-            except PauseError as error:
+            except (PauseError, OSError) as error:
                 raise Refused("unready", str(error)) from error
-            # Note, train, release, keep.
+            # Train, release, keep.
             with refusing("failed", BaseException, releases=charge.play):
-                if not owner.simulation:
-                    note_head(self._ledger)
                 start = time.monotonic()
                 update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None

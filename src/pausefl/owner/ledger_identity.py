@@ -1,52 +1,21 @@
-"""Whether a ledger is the one of its data: by its id, its place on the disk, and the head noted beside the replies."""
+"""Whether a ledger is the one of its data: by its id, its place on the disk, and the heads noted of it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from pausefl.errors import ConfigError, LedgerError
-from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.kept_replies import replies_folder
+from pausefl.owner.noted_heads import note_path, noting, read_note, read_witness, witness_path, write_notes
 from pausefl.owner.owner_file import Owner
 from pausefl.privacy import SqliteLedger
-from pausefl.privacy.ledger.hash_chain import Head
+from pausefl.privacy.ledger.charge import Charge
+from pausefl.privacy.ledger.file_faults import only_a_backup
+from pausefl.system.mounts import is_mount_point
 from pausefl.system.private_file import require_private, require_private_folder
-from pausefl.system.state_file import sync_folder, write_whole
-
-_NOTE = "head"
-
-
-@dataclass(frozen=True, slots=True)
-class NotedHead:
-    """What was last known of a ledger: its id, where its chain ended, and the inode of its file.
-
-    A ledger may be ahead of its note, because a client can be killed between the two.  It may never be behind it.
-    """
-
-    ledger_id: str
-    rows: int
-    hash: str
-    inode: int
-
-    @staticmethod
-    def of(ledger: SqliteLedger) -> NotedHead:
-        """Return the note that fits this ledger as it is now."""
-        return NotedHead(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino)
-
-    def check(self, ledger: SqliteLedger) -> None:
-        """Refuse a ledger that is another one, or has forgotten something."""
-        if self.ledger_id != ledger.id:
-            raise ConfigError(
-                f"ledger {ledger.path} has the id {ledger.id}, but the one noted beside its replies is "
-                f"{self.ledger_id}; put back the ledger that belongs here"
-            )
-        if not ledger.contains(Head(self.rows, self.hash)):
-            raise ConfigError(
-                f"ledger {ledger.path} has {ledger.head.rows} rows without the head of row {self.rows} that is noted "
-                "beside its replies: it has forgotten a release; put back the newest with 'pausefl ledger restore'"
-            )
 
 
 def make_ledger(path: Path) -> SqliteLedger:
@@ -56,7 +25,7 @@ def make_ledger(path: Path) -> SqliteLedger:
         raise ConfigError(f"{folder} exists, so there was a ledger here before; put that one back, or name another")
     ledger = SqliteLedger.create(path)
     folder.mkdir(mode=0o700)
-    write_note(ledger)
+    write_notes(ledger)
     return ledger
 
 
@@ -71,60 +40,83 @@ def open_ledger(owner: Owner, run: str) -> SqliteLedger:
     return ledger
 
 
+def check_newest(ledger: SqliteLedger) -> None:
+    """Refuse a ledger that no client may charge, whoever its owner is: the line says what the client would log."""
+    path, note = ledger.path, note_path(ledger.path)
+    if ledger.simulation:
+        raise ConfigError(f"ledger {path} was made for a simulation; name the ledger of this data")
+    if ledger.is_backup:
+        raise only_a_backup(path)
+    require_one_place(path)
+    again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N' with the server's count of releases"
+    noted = read_note(path)
+    if noted is None:
+        raise ConfigError(f"ledger {path} has no head noted in {note.parent}; {again}")
+    require_private(note, "noted head")
+    noted.check(ledger)
+    witness = read_witness(ledger.id)
+    if witness is not None:
+        witness.check(ledger, f"in {witness_path(ledger.id)}")
+    if noted.inode != path.stat().st_ino:
+        raise ConfigError(
+            f"ledger {path} is a copy, or was put back by other means; use the original, or if that is gone for good, "
+            f"{again}"
+        )
+
+
+def require_one_place(path: Path) -> None:
+    """Refuse a file with two names: a journal lies beside one of them only, so a crash would undo a charge."""
+    names, quoted = path.stat().st_nlink, shlex.quote(str(path))
+    if names != 1:
+        raise ConfigError(
+            f"ledger {path} has {names} names (hard links), but must have one; find them with `find / -samefile "
+            f"{quoted}` and remove the others"
+        )
+    if is_mount_point(path):
+        raise ConfigError(f"ledger {path} is a mount point itself, but its journal must be beside it; mount its folder")
+
+
+@contextlib.contextmanager
+def charging(ledger: SqliteLedger) -> Iterator[None]:
+    """Be the only one to charge this ledger; refuse if it is not the newest.  End with :func:`note_head`."""
+    if ledger.simulation:
+        yield
+        return
+    with noting(ledger.path, ledger.id):
+        check_newest(ledger)
+        yield
+
+
 def note_head(ledger: SqliteLedger) -> None:
-    """Write down where the ledger ends now, unless another client has noted a later head already."""
-    folder = replies_folder(ledger.path)
-    with writing_in(folder):
-        known = read_note(ledger.path)
-        if known is None or known.rows < ledger.head.rows:
-            write_note(ledger)
+    """Write down where the ledger ends now; refuse if what was charged is not in the file any more."""
+    if not ledger.simulation:
+        ledger.verify()
+        check_newest(ledger)
+        write_notes(ledger)
 
 
-def write_note(ledger: SqliteLedger) -> None:
-    """Write the note of this ledger, whatever was noted before; for whoever holds the lock of its replies."""
-    folder = replies_folder(ledger.path)
-    write_whole(folder / _NOTE, json.dumps(asdict(NotedHead.of(ledger))) + "\n")
-    (folder / _NOTE).chmod(0o600)
-    sync_folder(folder)
-
-
-def read_note(ledger: Path) -> NotedHead | None:
-    """Return what is noted beside the replies of a ledger; None if nothing is."""
-    path = replies_folder(ledger) / _NOTE
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        note = NotedHead(**values)
-        if [type(value) for value in asdict(note).values()] != [str, int, str, int]:
-            raise TypeError
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError):
-        raise ConfigError(f"{path} cannot be read; put it back with 'pausefl ledger restore {ledger}'") from None
-    return note
+def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
+    """Spend all that the subject has left, and note it, so that no copy from before is ever charged again."""
+    if ledger.simulation:
+        return ledger.retire(subject)
+    replies_folder(ledger.path).mkdir(mode=0o700, exist_ok=True)
+    with noting(ledger.path, ledger.id):
+        for noted in filter(None, (read_note(ledger.path), read_witness(ledger.id))):
+            noted.check(ledger)
+        spent = ledger.retire(subject)
+        ledger.verify()
+        write_notes(ledger)
+    return spent
 
 
 def _lasting(path: Path, owner: Owner) -> SqliteLedger:
-    noted = read_note(path)  # before the ledger is read: another process may be at work
     ledger = SqliteLedger(path)
-    if ledger.simulation:
-        raise ConfigError(f"ledger {path} was made for a simulation; name the ledger of this data")
-    if ledger.id != owner.ledger_id:
+    if ledger.id != owner.ledger_id and not ledger.simulation:
         raise ConfigError(
             f"ledger {path} has the id {ledger.id}, but ledger_id is {owner.ledger_id}; put back the ledger that "
             "belongs here"
         )
-    if noted is None:
-        raise ConfigError(
-            f"ledger {path} has no head noted in {replies_folder(path)}; run 'pausefl ledger restore {path} --head "
-            "HASH' with a head that you noted elsewhere"
-        )
-    require_private(replies_folder(path) / _NOTE, "noted head")
-    noted.check(ledger)
-    if noted.inode != path.stat().st_ino:
-        raise ConfigError(
-            f"ledger {path} is a copy, or was put back by other means; if the old one is gone for good, run "
-            f"'pausefl ledger restore {path}'"
-        )
+    check_newest(ledger)
     others = [name for name in ledger.checked_releases() if name != owner.name]
     if others:
         raise ConfigError(f"name is {owner.name!r}, but ledger {path} belongs to {others[0]!r}; data keeps its name")

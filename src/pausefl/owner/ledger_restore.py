@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from pausefl.errors import ConfigError, LedgerError, PauseError
-from pausefl.owner.kept_replies import replies_folder, writing_in
-from pausefl.owner.ledger_identity import read_note, write_note
+from pausefl.errors import ConfigError, DamagedLedgerError, PauseError
+from pausefl.owner.kept_replies import replies_folder
+from pausefl.owner.ledger_identity import require_one_place
+from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness, witness_path, write_notes
 from pausefl.privacy import SqliteLedger
+from pausefl.system.state_file import sync_folder
 
-_SPENT = (
-    "failing that, its budget counts as spent: take part no more ('pausefl ledger retire' writes that down for ever)"
-)
+_SPENT = "failing that, its budget counts as spent: do not take part with this data again; no ledger is left to retire"
 
 
-def restore_ledger(path: Path, backup: Path | None = None, head: str | None = None) -> SqliteLedger:
+def restore_ledger(path: Path, backup: Path | None = None, releases: int | None = None) -> SqliteLedger:
     """Put a backup in the ledger's place, or accept the ledger that is there, and open it.
 
-    It must contain the head noted beside the replies, the ``head`` that was noted elsewhere, and all that a sound
-    ledger in its place contains.  Without any note nothing shows that it has forgotten nothing: it is refused.
+    It must contain the heads noted beside the replies and outside the folder, and all that a sound ledger in its place
+    contains.  Unless the note outside tells that it is the newest, ``releases`` must be the number of releases that
+    it holds: how many the server has received in all.  A restore that is refused changes nothing.
     """
     path = Path(os.path.realpath(path))
     source = SqliteLedger(path if backup is None else backup)
@@ -27,59 +29,87 @@ def restore_ledger(path: Path, backup: Path | None = None, head: str | None = No
         raise ConfigError(f"ledger {source.path} was made for a simulation; name a backup of this data's ledger")
     if backup is None and source.is_backup:
         raise ConfigError(f"ledger {path} is a backup; put it elsewhere and name it with --from")
+    if backup is not None and not source.is_backup:
+        raise ConfigError(f"{backup} is a ledger, not a backup; name what 'pausefl ledger backup' has made")
     folder = replies_folder(path)
-    if not folder.exists() and head is None:
-        raise _unproven(source)
+    user = (folder if folder.exists() else path.parent).stat().st_uid
+    if user != os.geteuid():
+        raise ConfigError(
+            f"{path.parent} belongs to user {user}, but this is user {os.geteuid()}; restore as the former"
+        )
+    _check(path, source, releases)
     folder.mkdir(mode=0o700, exist_ok=True)
-    with writing_in(folder):
-        _check(path, source, head)
+    with noting(path, source.id):
+        damaged = _check(path, source, releases)  # again: a client may have charged meanwhile
         if backup is not None:
-            _replace(path, source)
+            _replace(path, source, damaged)
         restored = SqliteLedger(path)
-        write_note(restored)
+        require_one_place(path)
+        write_notes(restored)
     return restored
 
 
-def _check(path: Path, source: SqliteLedger, head: str | None) -> None:
-    """Refuse a ledger of which it is not known that it has forgotten nothing."""
-    try:
-        note = read_note(path)
-    except ConfigError:  # damaged: as good as none
-        note = None
-    if note is None and head is None:
-        raise _unproven(source)
+def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
+    """Refuse what may have forgotten a release; return whether the ledger in its place is damaged."""
+    note, witness = _readable(lambda: read_note(path)), _readable(lambda: read_witness(source.id))
     try:
         if note is not None:
             note.check(source)
-        source.verify(head)
+        if witness is not None:
+            witness.check(source, f"in {witness_path(source.id)}")
     except PauseError as error:
         raise ConfigError(f"{error}; {_SPENT}") from None
+    count = sum(source.checked_releases().values())
+    if releases is None and (witness is None or witness.head != source.head):
+        raise ConfigError(
+            f"nothing here tells whether {source.path} is the newest; ask the server how many releases it has received "
+            f"of this data in all, and give --releases N; {_SPENT}"
+        )
+    if releases is not None and releases != count:
+        more = f"put back a newer one; {_SPENT}" if releases > count else "a release whose reply was lost counts too"
+        raise ConfigError(f"releases is {releases}, but {source.path} has {count}; {more}")
+    return source.path != path and path.exists() and _is_damaged(path, source)
 
 
-def _replace(path: Path, source: SqliteLedger) -> None:
-    """Put a copy of the source in the place of a ledger; one that is damaged is set aside, and one ahead is kept."""
-    if path.exists():
-        try:
-            there = SqliteLedger(path)
-        except LedgerError:
-            path.replace(path.with_name(f"{path.name}.damaged"))
-        else:
-            if there.id != source.id or not source.contains(there.head):
-                raise ConfigError(
-                    f"ledger {path} has {there.head.rows} rows, and not all are in {source.path}; keep it, and run "
-                    f"'pausefl ledger restore {path}' if it is refused"
-                )
-    journal = path.with_name(f"{path.name}-journal")
-    if journal.exists():  # it belongs to the old file, and SQLite would roll the new one back with it
-        journal.replace(path.with_name(f"{journal.name}.damaged"))
+def _is_damaged(path: Path, source: SqliteLedger) -> bool:
+    """Whether the ledger in its place cannot be read for good; one that is ahead of the source is kept."""
+    try:
+        there = SqliteLedger(path)
+    except DamagedLedgerError:
+        return True
+    if there.id != source.id or not source.contains(there.head):
+        raise ConfigError(
+            f"ledger {path} has {there.head.rows} rows, and not all are in {source.path}; keep it, and run 'pausefl "
+            f"ledger restore {path}' if it is refused"
+        )
+    return False
+
+
+def _replace(path: Path, source: SqliteLedger, damaged: bool) -> None:
+    """Put a copy of the source in the place of a ledger; what is damaged is set aside under a new name."""
     copy = path.with_name(f".{path.name}.restored")
     copy.unlink(missing_ok=True)
     SqliteLedger.restore(source.path, copy)
+    aside = _free_name(path)
+    journal = path.with_name(f"{path.name}-journal")
+    if journal.exists():  # it belongs to the old file, and SQLite would roll the new one back with it
+        journal.rename(aside.with_name(f"{aside.name}-journal"))
+    if damaged:
+        path.rename(aside)
     copy.replace(path)
+    sync_folder(path.parent)
 
 
-def _unproven(source: SqliteLedger) -> ConfigError:
-    return ConfigError(
-        f"nothing tells whether {source.path} has forgotten a release; give a head that you noted elsewhere with "
-        f"--head HASH; {_SPENT}"
-    )
+def _free_name(path: Path) -> Path:
+    number = 1
+    while any(os.path.lexists(f"{path}.damaged-{number}{end}") for end in ("", "-journal")):
+        number += 1
+    return path.with_name(f"{path.name}.damaged-{number}")
+
+
+def _readable(read: Callable[[], NotedHead | None]) -> NotedHead | None:
+    """Return a note; a damaged one is as good as none."""
+    try:
+        return read()
+    except ConfigError:
+        return None

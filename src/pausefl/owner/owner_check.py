@@ -15,6 +15,7 @@ from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
 from pausefl.privacy.schedule import schedule_text
+from pausefl.system.mounts import forgetful_file_system
 from pausefl.system.private_file import user_text
 from pausefl.types import Epsilon
 
@@ -120,6 +121,9 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
     elif budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
+    forgetful = None if owner.simulation else forgetful_file_system(owner.ledger)
+    if forgetful is not None:
+        found.append(f"the ledger lies on {forgetful}; move it to a disk that lasts, or nothing is answered afterwards")
     total = guarantee.delta * (owner.schedule.limit or _MANY)
     if total > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")

@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from pausefl.errors import LedgerError
+from pausefl.errors import DamagedLedgerError, LedgerError
 from pausefl.system.private_file import user_text
 
 _RESTORE = "restore its newest backup with `pausefl ledger restore`"
@@ -28,9 +28,11 @@ def missing(path: Path) -> LedgerError:
     )
 
 
-def broken(path: Path, what: str) -> LedgerError:
+def broken(path: Path, what: str) -> DamagedLedgerError:
     """A ledger that does not hold what was charged."""
-    return LedgerError(f"ledger {str(path)!r} cannot be trusted: {what}; release nothing, and {_RESTORE}; {_SPENT}")
+    return DamagedLedgerError(
+        f"ledger {str(path)!r} cannot be trusted: {what}; release nothing, and {_RESTORE}; {_SPENT}"
+    )
 
 
 def failed(path: Path, error: Exception) -> LedgerError:

@@ -60,8 +60,11 @@ def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
             connection.execute("PRAGMA synchronous = EXTRA")
             yield connection
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code says where it was found
+        if code == sqlite3.SQLITE_NOTADB:
             raise broken(path, "it is not a pausefl ledger") from None
+        if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError):
+            raise broken(path, "its file is damaged") from None
         raise failed(path, error) from error
 
 

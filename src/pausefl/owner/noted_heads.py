@@ -1,0 +1,148 @@
+"""Where a ledger ended when it was last charged: noted beside its replies, and again in the user's state folder.
+
+The second note is the witness.  It does not lie in the owner's folder, so it shows when an older copy of that whole
+folder was put back, and when two copies of one ledger are in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pausefl.errors import ConfigError
+from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.privacy import SqliteLedger
+from pausefl.privacy.ledger.hash_chain import Head
+from pausefl.system.lock import only_writer
+from pausefl.system.state_file import sync_folder, write_whole
+
+_PATIENCE = 30.0
+"""Seconds to wait for a client that uses another copy of the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedHead:
+    """What was last known of a ledger: its id, where its chain ended, and the inode of its file.
+
+    A ledger may be ahead of its note, because a client can be killed between the two.  It may never be behind it.
+    """
+
+    ledger_id: str
+    rows: int
+    hash: str
+    inode: int
+
+    @staticmethod
+    def of(ledger: SqliteLedger) -> NotedHead:
+        """Return the note that fits this ledger as it is now."""
+        return NotedHead(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino)
+
+    @property
+    def head(self) -> Head:
+        """Where the chain ended."""
+        return Head(self.rows, self.hash)
+
+    def check(self, ledger: SqliteLedger, where: str = "beside its replies") -> None:
+        """Refuse a ledger that is another one, or has forgotten something."""
+        if self.ledger_id != ledger.id:
+            raise ConfigError(
+                f"ledger {ledger.path} has the id {ledger.id}, but the one noted {where} is {self.ledger_id}; put back "
+                "the ledger that belongs here"
+            )
+        if not ledger.contains(self.head):
+            ledger.verify()  # another client may have charged and noted since it was opened
+        if not ledger.contains(self.head):
+            raise ConfigError(
+                f"ledger {ledger.path} has {ledger.head.rows} rows without the head of row {self.rows} that is noted "
+                f"{where}: it has forgotten a release; put back the newest with 'pausefl ledger restore'"
+            )
+
+
+def note_path(ledger: Path) -> Path:
+    """Return the file of the note beside the replies of a ledger."""
+    return replies_folder(ledger) / "head"
+
+
+def witness_path(ledger_id: str) -> Path | None:
+    """Return the file of the note outside the owner's folder; None if this user has no home."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        state = state if state.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "pausefl" / "ledgers" / ledger_id
+
+
+def read_note(ledger: Path) -> NotedHead | None:
+    """Return what is noted beside the replies of a ledger; None if nothing is."""
+    path = note_path(ledger)
+    try:
+        return _read(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); let its user run this") from None
+
+
+def read_witness(ledger_id: str) -> NotedHead | None:
+    """Return what is noted outside; None if nothing is, as on another machine or for another user."""
+    path = witness_path(ledger_id)
+    with suppress(OSError):
+        return _read(path) if path is not None else None
+    return None
+
+
+@contextmanager
+def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
+    """Be the only one that charges this ledger or a copy of it, puts one back, or notes where it ends."""
+    with ExitStack() as held:
+        held.enter_context(writing_in(replies_folder(ledger)))
+        witness = witness_path(ledger_id)
+        if witness is not None and _usable(witness.parent):
+            lock = witness.with_name(f"{ledger_id}.lock")
+            held.enter_context(only_writer(lock, witness, "end that process", wait=_PATIENCE))
+        yield
+
+
+def write_notes(ledger: SqliteLedger) -> None:
+    """Write both notes of this ledger, whatever was noted before; for whoever is the only one that does."""
+    text = json.dumps(asdict(NotedHead.of(ledger))) + "\n"
+    _write(note_path(ledger.path), text)
+    witness = witness_path(ledger.id)
+    if witness is not None and _usable(witness.parent):
+        with suppress(OSError):  # an older witness, or none, is no fault
+            _write(witness, text)
+
+
+def _read(path: Path) -> NotedHead | None:
+    try:
+        note = NotedHead(**json.loads(path.read_text(encoding="utf-8")))
+        if [type(value) for value in asdict(note).values()] != [str, int, str, int]:
+            raise TypeError
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"{path} is damaged; write it anew with 'pausefl ledger restore LEDGER --releases N'"
+        ) from None
+    return note
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, text)
+    path.chmod(0o600)
+    sync_folder(path.parent)
+
+
+def _usable(folder: Path) -> bool:
+    """Make the folder of the witnesses, unless its place belongs to another user, as a home does under sudo."""
+    try:
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        if there.stat().st_uid != os.geteuid():
+            return False
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
