@@ -29,6 +29,21 @@ from pausefl.privacy import FixedHorizon, PrivUnit, SqliteLedger
 MODEL = {"w": np.zeros(100, dtype=np.float32)}
 
 
+@pytest.fixture(autouse=True)
+def a_disk_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the temporary folder of this machine lies on."""
+    monkeypatch.setattr("pausefl.owner.owner_check.forgetful_file_system", lambda path: None)
+
+
+def test_a_ledger_that_will_be_forgotten_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    init_owner(tmp_path, "clinic")
+    asked: list[Path] = []
+    monkeypatch.setattr("pausefl.owner.owner_check.forgetful_file_system", lambda path: asked.append(path) or "tmpfs")
+    [warning] = check_owner(tmp_path / "owner.toml").warnings
+    assert warning.startswith("the ledger lies on tmpfs; put it on a disk that lasts")
+    assert asked == [tmp_path / "ledger.db"]
+
+
 def release(file: Path, number: int = 1) -> Any:
     return Gate(read_owner(file), "run").train(TrainingRequest("run", number), MODEL, lambda: (MODEL, {}))
 

@@ -123,7 +123,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
     forgetful = None if owner.simulation else forgetful_file_system(owner.ledger)
     if forgetful is not None:
-        found.append(f"the ledger lies on {forgetful}; move it to a disk that lasts, or nothing is answered afterwards")
+        found.append(f"the ledger lies on {forgetful}; put it on a disk that lasts, or releases are forgotten")
     total = guarantee.delta * (owner.schedule.limit or _MANY)
     if total > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")
