@@ -13,7 +13,8 @@ from shlex import quote
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import replies_folder, writing_in
-from pausefl.owner.ledger_identity import make_ledger, read_note, write_note
+from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.noted_heads import read_note, write_notes
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.charge import charged_epsilon
@@ -108,7 +109,7 @@ def _ledger(folder: Path) -> SqliteLedger:
         raise _exists(path, f"put back the {FILE} that belongs to it")
     replies.mkdir(mode=0o700, exist_ok=True)
     with writing_in(replies):
-        write_note(ledger)
+        write_notes(ledger)
     return ledger
 
 
