@@ -13,11 +13,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.common.serde import recorddict_from_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.flower.node.box import Box
 from pausefl.flower.node.bundle import Bundle, load_bundle
-from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.guard import STATE, Guard
 from pausefl.flower.node.reviewed_apps import FILE, ReviewedApps
 from pausefl.owner.owner_init import init_owner
 from pausefl.privacy import SqliteLedger
@@ -133,6 +135,12 @@ class Node:
 
     def limited(self, **more: object) -> Node:
         return Node(self.folder, replace(self.guard, box=replace(self.guard.box, **more)))
+
+
+def state_of(node: Node) -> RecordDict:
+    """What the app would find in its context: it is kept as bytes."""
+    kept = node.context.state.config_records.get(STATE, {}).get(STATE, b"")
+    return recorddict_from_proto(RecordBytes.FromString(kept))
 
 
 def make_owner(folder: Path) -> Path:

@@ -171,7 +171,7 @@ def test_evaluation_does_not_call_the_app(node: Any, kit: ModuleType) -> None:
         reply = node.ask(bundle.content, 1, kind)
         if kind != "train.other":
             assert Refusal.of(reply.error) is not None
-    assert "ran" not in node.context.state
+    assert "ran" not in kit.state_of(node)
 
 
 def test_two_apps_in_turn(node: Any, kit: ModuleType) -> None:
@@ -187,7 +187,20 @@ def test_the_state_of_an_app_lives_on(node: Any, kit: ModuleType) -> None:
     bundle = node.app(kit.train_in(body))
     node.ask(bundle.content, 1)
     node.ask(bundle.content, 2)
-    assert node.context.state["seen"]["n"] == 2
+    assert kit.state_of(node)["seen"]["n"] == 2
+
+
+def test_a_state_is_not_read_outside_of_the_box_and_not_kept_if_it_is_huge(node: Any, kit: ModuleType) -> None:
+    body = "context.state['many'] = ConfigRecord({f'{n:x}': True for n in range(40_000 if 'many' not in context.state "
+    body += "else 2_000_000)})\nreturn answer(message, changed(message))"
+    bundle = node.app(kit.train_in(body))
+    node.ask(bundle.content, 1)
+    [(_, record)] = node.context.state.items()
+    [kept] = record.values()
+    assert isinstance(kept, bytes) and len(kit.state_of(node)["many"]) == 40_000
+    assert node.ask(bundle.content, 2).has_content()
+    [(_, record)] = node.context.state.items()
+    assert list(record.values()) == [kept]
 
 
 def test_a_repeated_request_does_not_call_the_app_again(node: Any, kit: ModuleType) -> None:
@@ -196,7 +209,7 @@ def test_a_repeated_request_does_not_call_the_app_again(node: Any, kit: ModuleTy
     bundle = node.app(kit.train_in(body))
     first, again = node.ask(bundle.content), node.ask(bundle.content)
     assert first.content["arrays"]["w"].data == again.content["arrays"]["w"].data
-    assert node.context.state["seen"]["n"] == 1
+    assert kit.state_of(node)["seen"]["n"] == 1
     assert node.charges == 1
 
 
@@ -218,7 +231,7 @@ def tried(node: Any, kit: ModuleType, victim: int, *only: str) -> tuple[Message,
         node.context.run_config["target"] = json.dumps(target).encode().hex()
         reply = node.ask(bundle.content)
         heard = bool(select.select([listener], [], [], 0)[0])
-    return reply, json.loads(str(node.context.state["found"]["text"])), heard
+    return reply, json.loads(str(kit.state_of(node)["found"]["text"])), heard
 
 
 def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int) -> None:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
-from flwr.app import Context, Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.common.serde import context_to_proto, message_to_proto, recorddict_from_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 from flwr.supercore import log
 
 from pausefl.errors import is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
-from pausefl.flower.node.box import Box, pack, unpack
+from pausefl.flower.node.box import Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import Refusal
 
-_REPLY_TIMES, _REPLY_MORE = 8, 1 << 26
+_REPLY_TIMES, _REPLY_MORE = 2, 1 << 20
+MOST_STATE, STATE = 1 << 24, "pausefl-state"
+"""Bytes of an app's state that are kept for its next message, and the name they are kept by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +93,16 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Me
 
     The app's state in the context is kept for its next message, as Flower does it.
     """
-    known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(context))]
-    request = pack(bundle, *known)
+    kept = context.state.config_records.get(STATE, ConfigRecord())
+    bare = replace(context, state=RecordDict())
+    known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
+    request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
-    most = _REPLY_TIMES * len(request) + _REPLY_MORE
-    reply = box.run(command, request, most, lambda line: log(INFO, "app says: %s", line))
-    content, state = (recorddict_from_proto(RecordBytes.FromString(part)) for part in unpack(reply, 2))
-    context.state = state
-    return Message(content, reply_to=message)
+    most = _REPLY_TIMES * len(known[0]) + _REPLY_MORE
+    reply = box.run(command, request, most + MOST_STATE, lambda line: log(INFO, "app says: %s", line))
+    content, state = unpack(reply, 2)
+    if len(content) > most or len(state) > MOST_STATE:
+        raise BoxError(f"the app returned {len(content)} bytes and a state of {len(state)}, which is too much")
+    # One value of bytes, never read outside of the box: reading it can take any time, and memory.
+    context.state = RecordDict({STATE: ConfigRecord({STATE: state})})
+    return Message(recorddict_from_proto(RecordBytes.FromString(content)), reply_to=message)
