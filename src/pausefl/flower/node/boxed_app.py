@@ -21,7 +21,7 @@ from pausefl.flower.node.bundle import read_bundle
 
 
 def main() -> None:
-    """Read bundle, message, context and state from stdin; write the answer's content and the context's state to stdout."""
+    """Read bundle, message, context and state from stdin; write the content of the answer, and the state, to stdout."""
     # What the app prints is for the owner's log: stdout is for the answer alone.
     with os.fdopen(os.dup(1), "wb") as out, tempfile.TemporaryDirectory() as folder:
         os.dup2(2, 1)
