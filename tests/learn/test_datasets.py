@@ -50,9 +50,10 @@ def test_stored_data_comes_back_and_damage_shows(tmp_path: Path) -> None:
 
 def test_training_pool() -> None:
     data = load_dataset("digits")
-    images, labels = training_pool(data, 100, seed=3)
-    assert len(images) == len(labels) == 100
-    assert (training_pool(data, 100, seed=3)[1] == labels).all()
-    assert not (training_pool(data, 100, seed=4)[1] == labels).all()
+    chosen = training_pool(data, 100, seed=3)
+    assert len(data.train_labels[chosen]) == 100
+    assert (training_pool(data, 100, seed=3) == chosen).all()
+    assert not (training_pool(data, 100, seed=4) == chosen).all()
+    assert len(data.train_labels[training_pool(data, None, seed=0)]) == len(data.train_labels)
     with pytest.raises(InvalidValueError, match="train_size is 9999"):
         training_pool(data, 9999, seed=0)

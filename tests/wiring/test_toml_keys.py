@@ -22,6 +22,7 @@ from torch import nn, torch
 from pausefl.errors import PauseError
 from pausefl.learn.client_data import ClientData, normalised
 from pausefl.learn.datasets import load_dataset, training_pool
+from pausefl.learn.features import hog, pool
 from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan, Optimizer
@@ -222,16 +223,24 @@ def replayed(s: Settings, seen: list[dict[str, Any]]) -> bool:
 
 def data_of(s: Settings) -> ClientData:
     dataset, seed, cpu = load_dataset(s["data.name"]), s["run.seed"], torch.device("cpu")
-    images, labels = training_pool(dataset, s["data.train_size"], seed)
+    chosen = training_pool(dataset, s["data.train_size"], seed)
+    images, labels = dataset.train_images[chosen], dataset.train_labels[chosen]
     clients, concentration = s["network.clients"], s["data.concentration"]
     parts: dict[str, Callable[[np.random.Generator], Any]] = {
         "iid": lambda rng: iid(labels, clients, rng),
         "sizes": lambda rng: by_sizes(labels, clients, rng, concentration, s["data.dominant"]),
         "labels": lambda rng: by_labels(labels, clients, rng, concentration),
     }
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "none": lambda found: normalised(found, cpu),
+        "pool": lambda found: torch.from_numpy(pool(found))[:, None, None],
+        "hog": lambda found: torch.from_numpy(hog(found))[:, None, None],
+        f"{__name__}:row_sums": lambda found: torch.from_numpy(row_sums(found))[:, None, None],
+    }
+    seen = kinds[s["learning.features"]]
     return ClientData(
-        normalised(images, cpu), torch.from_numpy(labels), normalised(dataset.test_images, cpu),
-        torch.from_numpy(dataset.test_labels), parts[s["data.partition"]](stream(seed, "partition")),
+        seen(images), torch.from_numpy(labels), seen(dataset.test_images), torch.from_numpy(dataset.test_labels),
+        parts[s["data.partition"]](stream(seed, "partition")),
     )  # fmt: skip
 
 
@@ -287,6 +296,11 @@ def tiny_images() -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 255, (120, 6, 6), dtype=np.uint8), np.arange(120) % 10
     return images[:90], labels[:90], images[90:], labels[90:]
+
+
+def row_sums(images: Any) -> Any:
+    """Features of somebody's own."""
+    return np.float32(images.mean(axis=(1, 3)) / 255.0)
 
 
 def with_batch_norm(shape: tuple[int, int, int], classes: int) -> nn.Module:
@@ -406,11 +420,12 @@ KEYS = (
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
     Key("learning.enabled", (False, True), records,
         lambda s, seen: all(("accuracy" in record) is s["learning.enabled"] for record in seen), TRAINING),
-    Key("learning.model", ("mlp", "linear"), models, retrained, TRAINING),
+    Key("learning.features", ("none", "pool", "hog", f"{__name__}:row_sums"), models, retrained, TRAINING),
+    Key("learning.model", ("mlp", "linear", "softmax"), models, retrained, TRAINING),
     Key("learning.optimizer", ("adam", "sgd"), models, retrained, TRAINING),
     Key("learning.lr", (0.01, 0.1), models, retrained, TRAINING),
     Key("learning.momentum", (0.0, 0.9), models, retrained, TRAINING | {"learning.optimizer": "sgd"}),
-    Key("learning.batch", (4, 8), models, retrained, TRAINING),
+    Key("learning.batch", (0, 4, 8), models, retrained, TRAINING),
     Key("learning.epochs", (1, 2), models, retrained, TRAINING | {"learning.max_steps": 0}),
     Key("learning.max_steps", (0, 1, 2), models, retrained, TRAINING),
     Key("learning.optimizer_state", ("keep", "fresh"), models, retrained, TRAINING),

@@ -1,4 +1,4 @@
-"""What each client learns from: a data set, dealt out to clients, as tensors on the device that trains."""
+"""What each client learns from: a data set or its features, dealt out to clients, as tensors on the training device."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError, require
+from pausefl.learn.dataset_features import dataset_features
 from pausefl.learn.datasets import load_dataset, training_pool
 from pausefl.learn.partition import by_labels, by_sizes, iid
 from pausefl.learn.torch_import import torch
@@ -21,9 +22,10 @@ Partition: TypeAlias = Literal["iid", "sizes", "labels"]
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """Which data set, how much of it, and how it is dealt out."""
+    """Which data set, as pixels or as ``features``, how much of it, and how it is dealt out."""
 
     name: str
+    features: str = "none"
     train_size: int | None = None
     partition: Partition = "iid"
     concentration: float = 3.0
@@ -44,7 +46,7 @@ class DataSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientData:
-    """All images as normalised tensors, and which belong to whom."""
+    """All images as tensors, and which belong to whom; features count as images of one row."""
 
     train_images: torch.Tensor
     train_labels: torch.Tensor
@@ -75,13 +77,19 @@ def load_client_data(
     """Return a data set as the clients hold it; data sets that were fetched are looked for in ``data_dir``."""
     where = _usable_device(device)
     dataset = load_dataset(spec.name, data_dir)
-    images, labels = training_pool(dataset, spec.train_size, seed)
+    chosen = training_pool(dataset, spec.train_size, seed)
+    labels = dataset.train_labels[chosen]
     parts = spec.parts(labels, clients, stream(seed, "partition"))
+    if spec.features == "none":
+        train, test = (normalised(images, where) for images in (dataset.train_images[chosen], dataset.test_images))
+    else:
+        rows = dataset_features(dataset, spec.features, data_dir)
+        train, test = (torch.from_numpy(part)[:, None, None].to(where) for part in (rows.train[chosen], rows.test))
     layout = torch.channels_last
     return ClientData(
-        normalised(images, where).contiguous(memory_format=layout),
+        train.contiguous(memory_format=layout),
         torch.from_numpy(np.array(labels)).to(where),
-        normalised(dataset.test_images, where).contiguous(memory_format=layout),
+        test.contiguous(memory_format=layout),
         torch.from_numpy(np.array(dataset.test_labels)).to(where),
         parts,
     )

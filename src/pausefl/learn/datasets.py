@@ -71,18 +71,17 @@ def stored_path(name: str, data_dir: Path) -> Path:
     return data_dir / f"{name}.pausefl"
 
 
-def training_pool(data: Dataset, size: int | None, seed: int) -> tuple[Pixels, Labels]:
-    """Return the images that clients may hold: the paper's pool, or a random part of it.
+def training_pool(data: Dataset, size: int | None, seed: int) -> slice | Labels:
+    """Return the numbers of the images that clients may hold: the paper's pool, or a random part of it.
 
     Of MNIST the first 50,000 and of CIFAR-10 the first 40,000 images; the remaining 10,000 are held out.
     """
     most = _POOL.get(data.name, len(data.train_labels))
     if size is None or size == most:
-        return data.train_images[:most], data.train_labels[:most]
+        return slice(most)
     if not 1 <= size <= most:
         raise InvalidValueError(f"train_size is {size}, but must be from 1 to {most}; leave it out to take all")
-    chosen = stream(seed, "training pool").permutation(most)[:size]
-    return data.train_images[chosen], data.train_labels[chosen]
+    return stream(seed, "training pool").permutation(most)[:size]
 
 
 def _digits() -> Dataset:

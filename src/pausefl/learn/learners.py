@@ -64,7 +64,7 @@ class DenseLearner:
         grad = torch.empty_like(parameters)
         slots, steps = self._memory.of(rows)
         for step, live in enumerate(active):
-            images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, self._plan.batch, -1)
+            images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, index.shape[2], -1)
             labels = self._data.train_labels[index[:live, step]]
             gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
             self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
@@ -117,13 +117,14 @@ class DenseLearner:
     def _batches(self, members: IntArray, number: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
         """Return image numbers and sample weights (clients x steps x batch), and how many clients train at each."""
         tables = [self._plan.batches(len(self._data.parts[k]), self._seed, number, k) for k in members.tolist()]
-        steps = max(len(table) for table in tables)
-        index = np.zeros((len(tables), steps, self._plan.batch), dtype=np.int64)
-        weight = np.zeros((len(tables), steps, self._plan.batch), dtype=np.float32)
+        steps, width = (max(sizes) for sizes in zip(*(table.shape for table in tables), strict=True))
+        index = np.zeros((len(tables), steps, width), dtype=np.int64)
+        weight = np.zeros((len(tables), steps, width), dtype=np.float32)
         for i, (k, table) in enumerate(zip(members.tolist(), tables, strict=True)):
             used = table >= 0
-            index[i, : len(table)] = np.where(used, self._data.parts[k][table], 0)
-            weight[i, : len(table)] = used / used.sum(axis=1, keepdims=True)
+            place = i, slice(table.shape[0]), slice(table.shape[1])
+            index[place] = np.where(used, self._data.parts[k][table], 0)
+            weight[place] = used / used.sum(axis=1, keepdims=True)
         active = [sum(len(table) > step for table in tables) for step in range(steps)]
         return torch.from_numpy(index).to(self._device), torch.from_numpy(weight).to(self._device), active
 

@@ -62,7 +62,7 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """How a client trains in one round."""
+    """How a client trains in one round; a ``batch`` of 0 is all of its data."""
 
     optimizer: Optimizer = field(default_factory=Optimizer)
     batch: int = 20
@@ -71,20 +71,23 @@ class LocalPlan:
     optimizer_state: Literal["keep", "fresh"] = "keep"
 
     def __post_init__(self) -> None:
-        for name in ("batch", "epochs", "max_steps"):
+        require(self.batch >= 0, "batch", self.batch, "a whole number from 0", "0 takes all of a client's data")
+        for name in ("epochs", "max_steps"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "a whole number from 1", "train at least one step")
 
     def steps(self, examples: int) -> int:
         """Return how many local steps a client with this many examples makes."""
-        steps = self.epochs * -(-examples // self.batch)
+        steps = self.epochs * -(-examples // (self.batch or examples))
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
     def batches(self, examples: int, seed: int, number: int, client: int) -> IntArray:
         """Return the examples of each step (steps x batch), a fresh shuffle per epoch; -1 fills a short last batch."""
+        steps = self.steps(examples)
+        if not self.batch:
+            return np.tile(np.arange(examples), (steps, 1))
         rng = stream(seed, "batches", number, client)
         per_epoch = -(-examples // self.batch)
-        steps = self.steps(examples)
         table = np.full((-(-steps // per_epoch), per_epoch * self.batch), -1, dtype=np.int64)
         for row in table:
             row[:examples] = rng.permutation(examples)

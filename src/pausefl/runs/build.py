@@ -59,7 +59,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
     from pausefl.learn.optimizer import LocalPlan, Optimizer
 
     learning, seed = config.learning, config.run.seed
-    spec = DataSpec(**config.data.model_dump())
+    spec = DataSpec(**config.data.model_dump(), features=learning.features)
     data = load_client_data(spec, config.network.clients, seed=seed, data_dir=data_dir, device=learning.device)
     net = build_model(learning.model, data.shape, data.classes, int(stream(seed, "model").integers(2**62)))
     if config.privacy.enabled and config.privacy.batch_norm == "refuse" and has_batch_norm(net):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pausefl.errors import ConfigError
 from pausefl.learn.datasets import DATASETS
+from pausefl.learn.features import FEATURES
 from pausefl.privacy import MECHANISMS, SCHEDULES, Schedule
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated, value_of
 
@@ -40,6 +41,15 @@ ONE_STUDY = ONE_POLICY | {
 """In what the policies of a study may differ."""
 
 
+def known_name(key: str, name: str, known: Sequence[str]) -> str:
+    """Return a name that is known or an import path; refuse any other, with the nearest one."""
+    if name not in known and ":" not in name:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
+        raise ValueError(f"{key} is {name!r}, but must be {', '.join(known)} or 'package.module:function'; {hint}")
+    return name
+
+
 class Data(Section):
     """What is learned, and who holds which part of it."""
 
@@ -52,12 +62,7 @@ class Data(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in DATASETS and ":" not in name:
-            close = get_close_matches(name, DATASETS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
-            known = ", ".join(DATASETS)
-            raise ValueError(f"data.name is {name!r}, but must be {known} or 'package.module:function'; {hint}")
-        return name
+        return known_name("data.name", name, DATASETS)
 
 
 class NetworkSection(Section):
@@ -139,15 +144,21 @@ class Learning(Section):
     """How clients train."""
 
     enabled: bool = True
+    features: str = "none"
     model: str = "mlp"
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: float = Field(default=0.01, gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)
-    batch: int = Field(default=20, ge=1)
+    batch: int = Field(default=20, ge=0)  # 0: all of a client's data
     epochs: int = Field(default=1, ge=1)
     max_steps: int = Field(default=100, ge=0)  # 0: no limit
     optimizer_state: Literal["keep", "fresh"] = "keep"
     device: str = "cpu"
+
+    @field_validator("features")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_name("learning.features", name, ("none", *FEATURES))
 
 
 class Run(Section):

@@ -21,10 +21,10 @@ _INSTALLED = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages")
 
 
 def own_code(config: Config) -> list[str]:
-    """Return the import paths that a run looks up: its policy and, if it trains, its model and its data."""
+    """Return the import paths that a run looks up: its policy and, if it trains, its model, data and features."""
     named = [config.selection.policy]
     if config.learning.enabled:
-        named += [config.learning.model, config.data.name]
+        named += [config.learning.model, config.data.name, config.learning.features]
     return [path for path in named if ":" in path]
 
 
