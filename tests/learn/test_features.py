@@ -51,7 +51,7 @@ def test_hog_tells_directions_apart() -> None:
 
 def test_hog_does_not_depend_on_brightness() -> None:
     image = np.random.default_rng(1).random((1, 1, 28, 28)) * 100.0
-    assert np.allclose(hog(image), hog(2.0 * image + 30.0), atol=1e-3)
+    assert np.allclose(hog(image), hog(2.0 * image + 30.0), atol=1e-2)
 
 
 def test_a_stored_data_set_keeps_its_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
