@@ -60,7 +60,7 @@ def test_a_round_is_decided_from_the_round_before() -> None:
     cohort.observe(np.array([0]), np.array([0.1]), floor=0.05)
     reward = Reward(alpha=100.0, beta=2.0, gamma=5.0, zeta=1.0, rho=0.0, schedule=Geometric(40.0, 0.04), tau_min=0.05)
     speed = reward.mean_speed(cohort.rate, cohort.fastest_seen)
-    terms = reward.terms(speed, cohort.shares, cohort.picks, cohort.releases, rounds=1, m=1)
+    terms = reward.terms(speed, cohort.shares, cohort.picks, cohort.releases, cohort.timings, rounds=1, m=1)
     assert terms.ucb.tolist() == pytest.approx([0.5, math.inf])
     assert terms.generalization.tolist() == pytest.approx([-(0.75**2), 0.75**2])
     assert terms.privacy.tolist() == pytest.approx([math.exp(-0.04), 1.0])

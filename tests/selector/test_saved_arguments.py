@@ -217,7 +217,7 @@ LABELS = {"a": [1, 2], "b": [2, 1], "c": [3, 3]}
 MADE = {
     "sizes": {"a": 1, "b": 2, "c": 3}, "per_round": 2, "policy": "sa-pause", "alpha": 100.0, "beta": 2.0, "gamma": 5.0,
     "zeta": 1.0, "schedule": FixedHorizon(8.0, 4), "tau_min": 0.05, "clusters": [0, 0, 1], "rho": 0.1,
-    "phi": spread, "seed": 3,
+    "phi": spread, "prior": [0.3, None, None], "seed": 3,
 }  # fmt: skip
 DIFFERENT = [
     ("sizes", {"c": 3, "b": 2, "a": 1}, "ids is ['a', 'b', 'c'], but here it is ['c', 'b', 'a']"),
@@ -242,6 +242,9 @@ DIFFERENT = [
     ("phi", None, "phi is spread, but here it is None"),
     ("phi", even, "phi is spread, but here it is even"),
     ("phi", LabelDiversity(LABELS), "phi is spread, but here it is LabelDiversity"),
+    ("prior", None, "prior is set, but here it is None"),
+    ("prior", {"a": 0.4}, "prior is 0.3 for client number 0, but here it is 0.4 for client number 0"),
+    ("prior", [0.3, 0.3, None], "prior is nan for client number 1, but here it is 0.3 for client number 1"),
     ("seed", 4, "seed is 3, but here it is 4"),
 ]  # fmt: skip
 
@@ -270,7 +273,7 @@ def test_the_state_of_a_selector_with_another_argument_is_refused(name: str, val
     ("change", "words"),
     [
         ({"clusters": None, "rho": 0.0}, "rho is 0.1"),
-        ({"sizes": {"a": 1, "b": 2}, "clusters": [0, 0]}, "number of clients is 3, but here it is 2"),
+        ({"sizes": {"a": 1, "b": 2}, "clusters": [0, 0], "prior": None}, "number of clients is 3, but here it is 2"),
     ],
 )
 def test_arguments_that_can_only_change_together(change: dict, words: str) -> None:

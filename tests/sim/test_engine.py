@@ -9,6 +9,7 @@ import pytest
 
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Schedule
+from pausefl.selection import Fastest
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import Quantile, Trace, two_groups
@@ -72,6 +73,76 @@ def test_the_clock_adds_up_the_slowest_members() -> None:
         assert record["latency"] == pytest.approx(latency.latency.max())
         assert record["seconds"] == pytest.approx(total)
         assert record["round"] == number
+
+
+def test_a_rehearsal_takes_time_and_costs_nothing() -> None:
+    network = Network(two_groups(6), seed=1, dropout=0.4)
+    learner = Counting()
+    sim = simulation(network, learner=learner, rehearsal=True)
+    record = sim.step()
+    everybody = network.play(np.arange(6), 0)
+    known = ~np.isnan(everybody.latency)
+    assert 0 < known.sum() < 6
+    assert record["rehearsal"] == everybody.seconds == everybody.latency[known].max()
+    assert record["seconds"] == everybody.seconds + record["latency"]
+    assert record["latency"] == network.play(np.array(record["members"]), 1).seconds
+    assert not known[record["members"]].all()  # who did not answer is still unknown, and comes first
+    assert learner.trained == [(1, [k for k in record["members"] if network.play(np.array([k]), 1).arrived[0]])]
+    cohort = sim.selector.cohort
+    assert cohort.picks.sum() == cohort.releases.sum() == 2
+    assert (cohort.timings - cohort.picks == known).all()
+    assert "rehearsal" not in sim.step()
+
+
+def test_only_those_who_are_there_rehearse_and_the_deadline_ends_it() -> None:
+    table = np.array([[0.1, 0.2, 0.3, 0.9, 0.9, 0.9]])
+    there = AvailabilityTrace(np.array([[True, False, True, True, False, True]]))
+    sim = simulation(Network(Trace(table), 0, there, deadline=0.5), rehearsal=True)
+    record = sim.step()
+    assert record["rehearsal"] == 0.5
+    assert sorted(record["members"]) == [0, 2]
+    rates = [1 / 0.1, 0.0, 1 / 0.3, 1 / 0.5, 0.0, 1 / 0.5]
+    assert sim.selector.cohort.rate.tolist() == pytest.approx(rates)
+    assert sim.selector.cohort.timings.tolist() == [2, 0, 2, 1, 0, 1]
+
+
+def test_a_rehearsal_is_not_repeated_after_a_resume() -> None:
+    straight, broken = (simulation(rehearsal=True) for _ in range(2))
+    wanted = [straight.step() for _ in range(6)]
+    got = [broken.step() for _ in range(2)]
+    again = simulation(rehearsal=True)
+    again.restore(*broken.state())
+    assert got + [again.step() for _ in range(4)] == wanted
+
+
+@pytest.mark.parametrize("policy", ["pause", "random"])
+def test_a_rehearsal_changes_nothing_but_what_is_known(policy: str) -> None:
+    with_it, without = (list(simulation(policy=policy, rehearsal=told).play(9)) for told in (True, False))
+    for one, other in zip(with_it, without, strict=True):
+        same = one["members"] == other["members"]
+        assert same or policy == "pause"
+        if same:
+            assert one["latency"] == other["latency"]
+    if policy == "random":
+        took = with_it[0]["rehearsal"]
+        assert [one["seconds"] - took for one in with_it] == pytest.approx([one["seconds"] for one in without])
+
+
+def test_with_a_rehearsal_few_releases_are_spent_almost_as_fast_as_by_an_oracle() -> None:
+    """300 clients with two releases each: fixed seeds, so no chance of a false alarm."""
+    spent: dict[str, list[float]] = {}
+    for seed in (0, 1):
+        network = Network(two_groups(300), seed)
+        for policy, rehearsed in (("pause", True), ("pause", False), (Fastest(network.latency.expected()), False)):
+            selector = Selector(
+                np.ones(300), 15, policy, schedule=FixedHorizon(10.0, 2), tau_min=0.05, seed=seed
+            )  # fmt: skip
+            records = list(Simulation(selector, network, rehearsal=rehearsed).play(40))
+            assert selector.cohort.picks.tolist() == [2] * 300
+            spent.setdefault(f"{selector.policy.name} {rehearsed}", []).append(records[-1]["seconds"])
+    told, untold, oracle = (np.mean(spent[name]) for name in ("pause True", "pause False", "fastest False"))
+    assert told <= 1.1 * oracle
+    assert untold > 1.2 * told
 
 
 def test_aggregation_weighs_by_data() -> None:

@@ -123,6 +123,16 @@ def observed(latencies: dict[str, Any], updates: Any = None) -> Selector:
     return sel
 
 
+def expected(latencies: Any) -> list[Any]:
+    """Who was timed, how long the first one takes, and how many picks and releases there were."""
+    sel = selector(tau_min=None)
+    sel.expect(latencies)
+    known = sel.cohort
+    timed = np.flatnonzero(known.timings).tolist()
+    took = 1.0 / known.rate[0] if timed else None
+    return [timed, took, int(known.picks.sum()), int(known.releases.sum())]
+
+
 def reported(releases: dict[str, int]) -> tuple[int, float]:
     sel = selector(gamma=1.0)
     sel.report(releases)
@@ -365,6 +375,9 @@ PARAMETERS = (
               lambda v, seen: seen[0][1]["clusters"] == pytest.approx(-100.0 * v)),
     Parameter(Selector, "phi", phis, lambda v: played(policy="brute", phi=v),
               lambda v, seen: v is None or seen[-1][1]["phi"] == v(seen[-1][0])),
+    Parameter(Selector, "prior", (None, SECONDS, {c: 1 / s for c, s in SECONDS.items()}),
+              lambda v: members(played(3, prior=v, zeta=1e6)),
+              lambda v, seen: v is None or set(seen) == {tuple(sorted(sorted(v, key=v.__getitem__)[:2]))}),
     Parameter(Selector, "seed", (0, 1, 2), lambda v: members(played(seed=v, policy="random"))),
     Parameter(Selector.select, "available", (["a", "b", "c"], ["d", "e", "f"]),
               lambda v: selector().select(v).members, lambda v, seen: set(seen) <= set(v)),
@@ -377,6 +390,8 @@ PARAMETERS = (
     Parameter(Selector.observe, "updates", (None, {"e": UPDATE, "b": -UPDATE}),
               lambda v: observed(dict.fromkeys("abcdef", 0.1), v).policy.told,
               lambda v, seen: seen == ({} if v is None else {4: UPDATE.tolist(), 1: (-UPDATE).tolist()})),
+    Parameter(Selector.expect, "latencies", ({}, {"a": 0.2}, [0.1, None, math.nan, 0.4, 0.5, 0.6]), expected,
+              lambda v, seen: seen[0] == [] or seen[1:] == [v["a"] if isinstance(v, dict) else 0.1, 0, 0]),
     Parameter(Selector.report, "releases", ({}, {"a": 7}), lambda v: reported(v),
               lambda v, seen: seen[0] == v.get("a", 0)),
     Parameter(Selector.join, "sizes", ({"g": 5.0}, {"h": 9.0}), lambda v: joined(v, None),

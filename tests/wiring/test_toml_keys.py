@@ -201,6 +201,11 @@ def replayed(s: Settings, seen: list[dict[str, Any]]) -> bool:
     online, clock = np.ones(clients, dtype=np.bool_), 0.0
     for number, record in enumerate(seen, start=1):
         online = network.online(online, number)
+        if number == 1 and s["network.rehearsal"]:
+            everybody = network.play(np.flatnonzero(online), 0)
+            selector.expect(dict(zip(np.flatnonzero(online).tolist(), everybody.latency, strict=True)))
+            clock += everybody.seconds
+            assert record["rehearsal"] == everybody.seconds
         ready = online if schedule.limit is None else online & (selector.cohort.picks < schedule.limit)
         chosen, took, arrived = [], 0.0, 0
         if ready.any():
@@ -373,6 +378,7 @@ KEYS = (
     Key("network.deadline", (None, 0.5), records, replayed, EVERYBODY),
     Key("network.clusters", (2, 5), records, replayed, EVERYBODY | {"network.congestion": 0.1}),
     Key("network.congestion", (0.1, 0.2), records, replayed, EVERYBODY | GROUPS),
+    Key("network.rehearsal", (False, True), records, replayed, {"network.dropout": 0.2, "selection.zeta": 9.0}),
     Key("selection.policy", ("pause", "sa-pause", "random", "fastest", "all", "clustered", "clustered-similarity"),
         records, replayed, {"selection.steps": 5}),
     Key("selection.policy", ("brute", "random"), records, replayed),

@@ -18,6 +18,8 @@ from pausefl.types import BudgetSchedule, FloatArray, IntArray, Seconds
 def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: int, zeta: float = 1.0) -> FloatArray:
     """Return zeta·mean + sqrt((m+1) log t / T) after ``rounds`` rounds; infinity for clients never picked.
 
+    A latency that was known without a pick counts among the ``picks`` here: T is how often a client was timed.
+
     >>> upper_confidence(np.array([0.5, 0.0]), np.array([4, 0]), rounds=10, m=3).round(3).tolist()
     [2.017, inf]
     """
@@ -25,12 +27,13 @@ def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: in
 
 
 def speed_bonus(picks: IntArray, rounds: int, m: int) -> FloatArray:
-    """Return sqrt((m+1) log t / T), by which a client may be faster than its mean; infinity if never picked."""
-    if rounds == 0:
-        return np.full(len(picks), np.inf)
+    """Return sqrt((m+1) log t / T), by which a client may be faster than its mean; infinity if never timed.
+
+    Deviation: log t is 0 before the first round, too; the paper knows no timing before it.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        bonus = np.sqrt((m + 1) * math.log(rounds) / picks)
-    bonus[picks == 0] = np.inf  # also in round 1, where the logarithm is 0 and 0/0 no number
+        bonus = np.sqrt((m + 1) * math.log(max(rounds, 1)) / picks)
+    bonus[picks == 0] = np.inf  # also at first, where the logarithm is 0 and 0/0 no number
     return bonus
 
 
@@ -112,16 +115,25 @@ class Reward:
         return self.alpha * (2.0 + self.rho * (m - 1)) + self.gamma
 
     def terms(
-        self, speed: FloatArray, shares: FloatArray, picks: IntArray, releases: IntArray, *, rounds: int, m: int
+        self,
+        speed: FloatArray,
+        shares: FloatArray,
+        picks: IntArray,
+        releases: IntArray,
+        timings: IntArray,
+        *,
+        rounds: int,
+        m: int,
     ) -> Terms:
         """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``.
 
-        Per client: its mean speed, its share of all data, how often it was picked and how many releases it made.
+        Per client: its mean speed, its share of all data, how often it was picked, how many releases it made, and how
+        often it was timed.
         """
         generalization = underuse(shares, picks, rounds, m, self.beta)
         privacy = budget_left(self.schedule, releases)
         return Terms(
-            ucb=upper_confidence(speed, picks, rounds, m, self.zeta),
+            ucb=upper_confidence(speed, timings, rounds, m, self.zeta),
             generalization=generalization,
             privacy=privacy,
             score=(self.alpha * generalization + self.gamma * privacy) / m,

@@ -47,8 +47,9 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
         config.network.congestion,
     )  # fmt: skip
     return Simulation(
-        selector, network, learner=learner, mechanism=mechanism, seed=seed, evaluate_every=config.run.evaluate_every
-    )
+        selector, network, learner=learner, mechanism=mechanism, seed=seed, evaluate_every=config.run.evaluate_every,
+        rehearsal=config.network.rehearsal,
+    )  # fmt: skip
 
 
 def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tuple[Learner, IntArray]:

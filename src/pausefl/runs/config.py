@@ -36,7 +36,7 @@ ONE_POLICY = ONE_RUN | {"run.seed"}
 
 ONE_STUDY = ONE_POLICY | {
     "selection.policy", "selection.steps", "selection.kappa", "selection.options", "privacy.enabled",
-    "run.evaluate_every",
+    "run.evaluate_every", "network.rehearsal",
 }  # fmt: skip
 """In what the policies of a study may differ."""
 
@@ -84,6 +84,7 @@ class NetworkSection(Section):
     deadline: float | None = Field(default=None, gt=0)
     clusters: int | None = Field(default=None, ge=1)
     congestion: float = Field(default=0.0, ge=0)
+    rehearsal: bool = False
 
 
 class SelectionSection(Section):
@@ -215,6 +216,7 @@ class Config(Section):
         return (
             self.selection.policy
             + (f" ({options})" if options else "")
+            + (" (rehearsed)" if self.network.rehearsal else "")
             + ("" if self.privacy.enabled else " (no privacy)")
         )
 

@@ -68,7 +68,7 @@ class Candidates:
 
     @cached_property
     def ucb(self) -> FloatArray:
-        """Upper confidence bound on the speed: zeta·mean_speed + speed_bonus; infinite for a client never picked."""
+        """Upper confidence bound on the speed: zeta·mean_speed + speed_bonus; infinite for a client never timed."""
         return read_only(self.objective.ucb)
 
     @cached_property
@@ -78,12 +78,12 @@ class Candidates:
 
     @cached_property
     def mean_speed(self) -> FloatArray:
-        """Mean of tau_min / latency over the client's picks, from 0 (no answer) to 1; 0 for a client never picked."""
+        """Mean of tau_min / latency over the picks, and what was known before, from 0 to 1; 0 if nothing is known."""
         return self._column("mean_speed")
 
     @cached_property
     def speed_bonus(self) -> FloatArray:
-        """How much faster than its mean the client may be; infinite for a client never picked."""
+        """How much faster than its mean the client may be; infinite for a client never timed."""
         return self._column("speed_bonus")
 
     @cached_property

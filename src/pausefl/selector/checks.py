@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require
 from pausefl.selection import Candidates, Policy, Solution
+from pausefl.selector.cohort import Cohort
 from pausefl.system.import_path import defined_at, reason
 from pausefl.types import ClientId, FloatArray, IntArray, Seconds
+
+Expected: TypeAlias = Mapping[ClientId, Seconds | None] | Sequence[Seconds | None] | FloatArray
+"""What is known of latencies: seconds by client, or for every client in order; None, NaN or left out: unknown."""
 
 
 def checked_policy(policy: object) -> Policy:
@@ -141,6 +145,27 @@ def observed_seconds(latencies: Mapping[ClientId, Seconds | None], members: Coll
         )
     _check_members(latencies, members)
     return np.array([_seconds(client, latencies.get(client)) for client in members])
+
+
+def expected_seconds(latencies: Expected, cohort: Cohort) -> FloatArray:
+    """Return the seconds that are known of each client in the cohort, NaN for nothing."""
+    column = np.full(len(cohort), np.nan)
+    if isinstance(latencies, Mapping):
+        column[cohort.rows(latencies)] = [_known_seconds(client, value) for client, value in latencies.items()]
+    elif isinstance(latencies, (Sequence, np.ndarray)) and not isinstance(latencies, str):
+        given, count = len(latencies), len(cohort)
+        require(given == count, "number of expected latencies", given, str(count), "pass {client: seconds} for some")
+        column[:] = [_known_seconds(client, value) for client, value in zip(cohort.ids, latencies, strict=True)]
+    else:
+        raise InvalidValueError(
+            f"expected latencies are a {type(latencies).__name__}, but must be a mapping or a sequence; pass "
+            "{client: seconds}"
+        )
+    return column
+
+
+def _known_seconds(client: ClientId, value: Seconds | None) -> float:
+    return _seconds(client, None if isinstance(value, (float, np.floating)) and math.isnan(value) else value)
 
 
 def observed_updates(updates: Mapping[ClientId, FloatArray], members: Collection[ClientId]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What the server knows of each client, in columns: picks, releases, mean speed, data share, presence.
+"""What the server knows of each client, in columns: picks, releases, timings, mean speed, data share, presence.
 
 Reference: PAUSE, eq. (empirical means) and its recursive form.
 """
@@ -20,9 +20,10 @@ class Cohort:
 
     Clients may join and leave between rounds.  A client that left keeps its row, so that one that comes back is
     remembered, its releases above all: forgetting them would forget what it has leaked.  ``releases`` follows ``picks``
-    until the client itself says how many it has made.
+    until the client itself says how many it has made.  ``timings`` follows ``picks``, too; what was known of a client's
+    latency before it was picked counts as one more.
 
-    Law: ``observe`` touches only the rows it is given; ``rate`` is the mean of 1/latency over a client's picks.
+    Law: ``observe`` touches only the rows it is given; ``rate`` is the mean of 1/latency over a client's timings.
 
     >>> cohort = Cohort({"a": 120, "b": 300})
     >>> cohort.observe(cohort.rows(["a"]), np.array([0.5]))
@@ -30,7 +31,9 @@ class Cohort:
     ([1, 0], [2.0, 0.0])
     """
 
-    __slots__ = ("_row_of", "_total", "fastest_seen", "ids", "keys", "picks", "present", "rate", "releases", "sizes")
+    __slots__ = (
+        "_row_of", "_total", "fastest_seen", "ids", "keys", "picks", "present", "rate", "releases", "sizes", "timings",
+    )  # fmt: skip
 
     def __init__(self, sizes: Mapping[ClientId, float] | Sequence[float] | FloatArray | IntArray) -> None:
         if not isinstance(sizes, (Mapping, Sequence, np.ndarray)) or isinstance(sizes, str):
@@ -43,6 +46,7 @@ class Cohort:
         self.sizes: FloatArray = np.empty(0)
         self.picks: IntArray = np.empty(0, dtype=np.int64)
         self.releases: IntArray = np.empty(0, dtype=np.int64)
+        self.timings: IntArray = np.empty(0, dtype=np.int64)
         self.rate: FloatArray = np.empty(0)
         self.present: BoolArray = np.empty(0, dtype=np.bool_)
         self.keys: KeyArray = np.empty(0, dtype=np.uint64)
@@ -110,21 +114,31 @@ class Cohort:
         Deviation: the paper knows no missing answers.  Leaving them out would keep a dead client at ucb = inf and
         pick it for ever, so silence is the slowest answer there is.
         """
+        self.picks[rows] += 1
+        self.releases[rows] += 1
+        self._time(rows, latencies, floor)
+
+    def expect(self, latencies: FloatArray, floor: Seconds | None = None) -> None:
+        """Count one timing, and no pick, for each client whose latency is known without a round; NaN: it is not."""
+        rows = np.flatnonzero(~np.isnan(latencies))
+        self._time(rows, latencies[rows], floor)
+
+    def _time(self, rows: IntArray, latencies: FloatArray, floor: Seconds | None) -> None:
         answered = ~np.isnan(latencies)
         if answered.any():
             self.fastest_seen = min(self.fastest_seen, float(latencies[answered].min()))
         rate = np.zeros(len(rows))
         rate[answered] = 1.0 / np.maximum(latencies[answered], floor or 0.0)
-        self.picks[rows] += 1
-        self.releases[rows] += 1
+        self.timings[rows] += 1
         # PAUSE, eq. (ma update rule): the new mean is a step of 1/T towards the new value.
-        self.rate[rows] += (rate - self.rate[rows]) / self.picks[rows]
+        self.rate[rows] += (rate - self.rate[rows]) / self.timings[rows]
 
     def restore(self, columns: Mapping[str, np.ndarray], fastest_seen: Seconds) -> None:
         """Take over the columns of an earlier cohort with the same clients."""
         for name in ("sizes", "picks", "rate", "present"):
             setattr(self, name, columns[name])
-        self.releases = columns["releases"] if "releases" in columns else columns["picks"].copy()
+        for name in ("releases", "timings"):  # older files lack them
+            setattr(self, name, columns[name] if name in columns else columns["picks"].copy())
         self.fastest_seen, self._total = fastest_seen, None
 
     def _append(self, ids: Sequence[ClientId], sizes: FloatArray) -> None:
@@ -144,6 +158,7 @@ class Cohort:
         self.sizes = np.concatenate([self.sizes, sizes])
         self.picks = np.concatenate([self.picks, np.zeros(count, dtype=np.int64)])
         self.releases = np.concatenate([self.releases, np.zeros(count, dtype=np.int64)])
+        self.timings = np.concatenate([self.timings, np.zeros(count, dtype=np.int64)])
         self.rate = np.concatenate([self.rate, np.zeros(count)])
         self.present = np.concatenate([self.present, np.ones(count, dtype=np.bool_)])
 

@@ -61,8 +61,9 @@ class Problem:
         cohort = self.cohort
         speed = self.reward.mean_speed(cohort.rate, cohort.fastest_seen)
         return self.reward.terms(
-            speed, cohort.shares, cohort.picks, cohort.releases, rounds=self.number - 1, m=self.per_round
-        )
+            speed, cohort.shares, cohort.picks, cohort.releases, cohort.timings,
+            rounds=self.number - 1, m=self.per_round,
+        )  # fmt: skip
 
     def solvent(self) -> BoolArray:
         """Return which clients are present and have budget left."""
@@ -92,7 +93,7 @@ class Problem:
             all_ids=cohort.ids,
             columns={
                 "mean_speed": lambda: reward.mean_speed(cohort.rate, cohort.fastest_seen),
-                "speed_bonus": lambda: speed_bonus(cohort.picks, self.number - 1, self.per_round),
+                "speed_bonus": lambda: speed_bonus(cohort.timings, self.number - 1, self.per_round),
                 "budget_left": lambda: terms.privacy,
                 "picks": lambda: cohort.picks,
                 "releases": lambda: cohort.releases,

@@ -23,6 +23,7 @@ _REMEDIES = {
     "schedule": "a budget is for life, so pass the schedule of the state",
     "ids": "pass the clients of the state, in the same order",
     "clusters": "pass the clusters of the state; those that join has changed count as changed",
+    "prior": "pass the prior of the state, and tell expect what is new",
 }
 _REMEDY = "pass the value of the state, or start anew without this state"
 
@@ -81,7 +82,7 @@ def stored_arguments(
     return {
         "sizes": sizes, "per_round": header["per_round"], "policy": policy or _policy(path, header), **header["reward"],
         "schedule": schedule or _schedule(path, header["schedule"]), "clusters": arrays.get("clusters"), "phi": phi,
-        "seed": header["seed"],
+        "prior": arrays.get("prior"), "seed": header["seed"],
     }  # fmt: skip
 
 
@@ -99,14 +100,15 @@ def _pairs(
         yield "schedule", here["schedule"], there["schedule"] or "one of your own"
     older = isinstance(there["phi"], bool)  # older files only say whether there is one
     yield "phi", here["phi"] is not None if older else here["phi"], there["phi"]
-    yield "clusters", *_clusters(columns.get("clusters"), kept.get("clusters"))
+    for name in ("clusters", "prior"):
+        yield name, *_columns(columns.get(name), kept.get(name))
 
 
-def _clusters(here: Any, there: Any) -> tuple[str, str]:
+def _columns(here: Any, there: Any) -> tuple[str, str]:
     """Return the two columns in words: equal words if they are equal, else the first client in which they differ."""
     if here is None or there is None:
         return "None" if here is None else "set", "None" if there is None else "set"
-    other = np.flatnonzero(here != there)
+    other = np.flatnonzero((here != there) & ((here == here) | (there == there)))  # NaN, the unknown, is NaN
     if not len(other):
         return "set", "set"
     return f"{here[other[0]]} for client number {other[0]}", f"{there[other[0]]} for client number {other[0]}"

@@ -24,7 +24,7 @@ from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
 _KIND = "selector"
-_COLUMNS = ("sizes", "picks", "releases", "rate", "present")
+_COLUMNS = ("sizes", "picks", "releases", "timings", "rate", "present")
 
 
 class Selector:
@@ -33,7 +33,8 @@ class Selector:
     ``sizes``: examples per client, by id, or a sequence for the ids 0 … K-1.  ``alpha`` weighs generalization (``beta``
     its sharpness), ``gamma`` the privacy left under ``schedule``; ``zeta`` amplifies measured speed; ``tau_min`` is the
     smallest possible latency (None: the smallest seen).  ``clusters`` names each client's cluster, and each collision
-    within one costs alpha·``rho``; ``phi`` is a function of your own, of a set of ids, added to the reward.
+    within one costs alpha·``rho``; ``phi`` is a function of your own, of a set of ids, added to the reward.  ``prior``:
+    seconds that are known of some clients before the first round, see ``expect``.
 
     Picks are counted, and the estimate of what has leaked grows, when a round is observed; members that did not answer
     count too, since they may have released.  ``select`` may be asked again before: the round is decided once more, and
@@ -63,6 +64,7 @@ class Selector:
         clusters: Mapping[ClientId, int] | Sequence[int] | IntArray | None = None,
         rho: float = 0.0,
         phi: Phi | None = None,
+        prior: checks.Expected | None = None,
         seed: int = 0,
     ) -> None:
         self._reward = Reward(alpha, beta, gamma, zeta, rho, schedule or Geometric(40.0, 0.04), tau_min)
@@ -85,6 +87,8 @@ class Selector:
         self._clusters = None if clusters is None else cluster_column(clusters, self._cohort.ids)
         self._rounds = 0
         self._pending: tuple[Selection, IntArray] | None = None
+        self._prior = checks.expected_seconds({} if prior is None else prior, self._cohort)
+        self._cohort.expect(self._prior, floor=tau_min)
 
     def __repr__(self) -> str:
         who = f"{len(self._cohort)} clients, {self._per_round} per round"
@@ -158,6 +162,19 @@ class Selector:
         self._rounds += 1
         self._pending = None
 
+    def expect(self, latencies: checks.Expected) -> None:
+        """Take over what is known of latencies without a round, e.g. from a rehearsal: by id, or one for every client.
+
+        It counts as one timing: it enters a client's mean speed like the latency of a round, and the client is no more
+        one that was never tried.  It is no pick and no release.  None, NaN, or a client left out, is not known.
+
+        >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
+        >>> sel.expect({"a": 0.9, "b": 0.1, "c": 0.5})
+        >>> sel.select().members
+        ('b',)
+        """
+        self._cohort.expect(checks.expected_seconds(latencies, self._cohort), floor=self._reward.tau_min)
+
     def report(self, releases: Mapping[ClientId, int]) -> None:
         """Take over how many releases clients say they have made in all: they know best, also of earlier runs."""
         counts = [_whole(count, f"releases of client {client!r}", 0) for client, count in releases.items()]
@@ -168,7 +185,8 @@ class Selector:
     def join(self, sizes: Mapping[ClientId, float], clusters: Mapping[ClientId, int] | None = None) -> None:
         """Add clients, bring back some that left (their history is remembered), or update data sizes.
 
-        They are candidates from the next ``select`` on; a round that is open stays open.
+        They are candidates from the next ``select`` on; a round that is open stays open.  What is known of their
+        latencies goes to ``expect`` afterwards.
         """
         known = len(self._cohort)
         column = None
@@ -209,6 +227,9 @@ class Selector:
         arrays: dict[str, Any] = {name: getattr(cohort, name) for name in _COLUMNS}
         if self._clusters is not None:
             arrays["clusters"] = self._clusters
+        if not np.isnan(self._prior).all():
+            later = np.full(len(cohort) - len(self._prior), np.nan)  # clients that joined
+            arrays["prior"] = np.concatenate([self._prior, later])
         if self._pending is not None:
             chosen, arrays["pending"] = self._pending
             if chosen.weights is not None:

@@ -24,7 +24,7 @@ from pausefl.selector.decision import Selection
 from pausefl.sim.learner import Learner, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.system.state_file import arrays_under
-from pausefl.types import ClientId, FloatArray, IntArray
+from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 
 
 class Simulation:
@@ -33,6 +33,9 @@ class Simulation:
     Without a learner only selection and clock run; without a ``mechanism`` updates are sent as they are.  The budget of
     each client is spread over its releases by the selector's schedule, and charged by the rule of the real ledger.
     Simulated noise is repeatable and therefore not private; the clients are simulated, too.
+
+    With ``rehearsal`` all clients that are there do the work of a round on made-up data before the first one, at once.
+    It costs time and no budget, and the selector knows their latencies from it.
     """
 
     def __init__(
@@ -44,12 +47,13 @@ class Simulation:
         mechanism: Mechanism | None = None,
         seed: int = 0,
         evaluate_every: int = 1,
+        rehearsal: bool = False,
     ) -> None:
         schedule = selector.reward.schedule
         fine = mechanism is None or isinstance(schedule, Schedule)
         require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
         self.selector, self.network, self._learner, self._mechanism = selector, network, learner, mechanism
-        self._seed, self._evaluate_every = seed, evaluate_every
+        self._seed, self._evaluate_every, self._rehearsal = seed, evaluate_every, rehearsal
         self._seconds = 0.0
         self.number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
@@ -91,6 +95,8 @@ class Simulation:
         number = self.number + 1
         self._online = self.network.online(self._online, number)
         record: dict[str, Any] = {"round": number, "members": [], "latency": 0.0, "arrived": 0, "terms": None}
+        if self._rehearsal and number == 1:
+            record["rehearsal"] = self._rehearse()
         ready = self._online & self.selector.problem().solvent()
         scores = None
         if ready.any():
@@ -109,6 +115,15 @@ class Simulation:
             scores = _ready(self._learner.evaluate(self.model))
         self.number = number
         return record | {"seconds": self._seconds} | self._leakage(), scores
+
+    def _rehearse(self) -> Seconds:
+        """Time everybody who is there, and return how long it took; who does not answer stays unknown."""
+        rows = np.flatnonzero(self._online)
+        outcome = self.network.play(rows, 0)
+        ids = self.selector.cohort.ids
+        self.selector.expect(dict(zip((ids[row] for row in rows.tolist()), outcome.latency.tolist(), strict=True)))
+        self._seconds += outcome.seconds
+        return outcome.seconds
 
     def _scored(self, record: dict[str, Any]) -> dict[str, Any]:
         return record if self._learner is None else record | _said(self._learner.evaluate(self.model))

@@ -120,7 +120,7 @@ class Network:
         return self.availability.step(before, stream(self.seed, "availability", number))
 
     def play(self, members: IntArray, number: int) -> Outcome:
-        """Return how round ``number`` goes with these members."""
+        """Return how round ``number`` goes with these members; the rehearsal before the first round is number 0."""
         latency = self.latency.sample(stream(self.seed, "latency", number))[members]
         gone = stream(self.seed, "dropout", number).random(len(self.latency))[members] < self.dropout
         limit = np.inf if self.deadline is None else self.deadline
