@@ -329,6 +329,9 @@ def test_noise_over_signal_against_simulation(mechanism, dimension):
     signal = expected(mechanism, longest * 100.0, 1.5)[0]
     ratios = ((seen - signal) ** 2).sum(1) / (signal**2).sum()
     assert abs(ratios.mean() - mechanism.noise_to_signal(dimension, 1.5) ** 2) < 5.0 * ratios.std() / math.sqrt(runs)
+    level = mechanism.noise_level(dimension, 1.5)
+    assert level.signal == pytest.approx((signal**2).sum())
+    assert level.noise == pytest.approx(mechanism.noise_to_signal(dimension, 1.5) ** 2 * level.signal)
 
 
 SETTINGS = {"unit": "coordinate", "width": 0.003, "clip": 2.0, "delta": 1e-5, "budget": 40.0, "schedule": "geometric"}

@@ -43,11 +43,16 @@ def test_overrides_and_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "override", ["network.congestion=0.5", "selection.rho=0.1", "network.spread=5", "learning.momentum=0.9"]
-)
+    "override",
+    [
+        "network.congestion=0.5", "selection.rho=0.1", "network.spread=5", "learning.momentum=0.9",
+        "server.aggregation=matched privacy.enabled=false", "server.aggregation=matched learning.enabled=false",
+        "server.step=0.5 learning.enabled=false", "server.average=0.5 learning.enabled=false",
+    ],
+)  # fmt: skip
 def test_keys_without_effect_are_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="has no effect here"):
-        make_config({}, [override])
+        make_config({}, override.split())
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,16 @@ def contents(folder: Path) -> tuple[str, str]:
     return (folder / "metrics.jsonl").read_text(), (folder / "summary.json").read_text()
 
 
-@pytest.mark.parametrize("policy", ["pause", "sa-pause", "clustered-similarity", "all"])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, policy: str) -> None:
-    config = make_config(SMALL, [f"selection.policy={policy}"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["selection.policy=pause"], ["selection.policy=sa-pause"], ["selection.policy=clustered-similarity"],
+        ["selection.policy=all"], ["server.aggregation=matched", "server.step=0.7", "server.average=0.8"],
+        ["server.average=0.8", "run.evaluate_every=2"],
+    ],
+)  # fmt: skip
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, overrides: list[str]) -> None:
+    config = make_config(SMALL, overrides)
     run(config, tmp_path / "straight")
 
     class Stop(Exception):  # noqa: N818
@@ -52,6 +59,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, policy: str) 
             run(config, tmp_path / "stopped", watch=stop_at(number))
     run(config, tmp_path / "stopped")
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
+    ends = [read_state(tmp_path / name / "checkpoint.state", "run")[1] for name in ("stopped", "straight")]
+    assert {name: array.tobytes() for name, array in ends[0].items()} == {n: a.tobytes() for n, a in ends[1].items()}
 
 
 def test_a_killed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pausefl.errors import InvalidValueError
-from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Schedule
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, Schedule
+from pausefl.privacy.aggregation import Aggregation
 from pausefl.selection import Fastest
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation
@@ -314,3 +315,45 @@ def test_noise_has_the_scale_of_the_schedule() -> None:
     # The standard deviation of Laplace(b) is sqrt(2) b; relative error of 20,000 draws: 5 standard errors are 4 %.
     assert sim.model.std() == pytest.approx(math.sqrt(2) * 0.5 / 2.0, rel=0.04)
     assert "simulated noise, not private" in sim.guarantee()
+
+
+def test_matched_aggregation_never_forgets_what_plain_averaging_loses_in_noise() -> None:
+    """One client that releases for ever, ever noisier: the plain model ends far off, the matched one does not."""
+
+    class Pulled(Counting):
+        """Training pulls every coordinate towards 1, by at most a tenth."""
+
+        def initial(self) -> np.ndarray:
+            return np.zeros(200, dtype=np.float32)
+
+        def train(self, model: np.ndarray, members: np.ndarray, number: int) -> np.ndarray:
+            return np.repeat(np.clip(1.0 - model, -0.1, 0.1)[None, :], len(members), axis=0).astype(np.float32)
+
+    def off(rule: str, rounds: int) -> float:
+        selector = Selector(np.ones(2), 1, "all", schedule=Geometric(budget=200.0, decay=0.04))
+        sim = Simulation(
+            selector, Network(two_groups(2), 0), learner=Pulled(), mechanism=Laplace(unit="coordinate", width=0.2),
+            aggregation=Aggregation(rule, average=0.97),
+        )  # fmt: skip
+        for _ in range(rounds):
+            sim.step()
+        return float(np.sqrt(np.mean((sim.scored - 1.0) ** 2)))
+
+    assert off("plain", 250) > 100.0
+    assert off("matched", 250) < 2.0
+
+
+def test_a_mechanism_that_does_not_state_its_noise_is_aggregated_plainly() -> None:
+    class Quiet(Laplace):
+        def noise_to_signal(self, dimension: int, epsilon: float) -> float:
+            return math.nan
+
+    def end(mechanism: Mechanism, rule: str) -> list[float]:
+        sim = simulation(learner=Counting(), mechanism=mechanism, aggregation=Aggregation(rule), policy="random")
+        for _ in range(5):
+            sim.step()
+        return sim.model.tolist()
+
+    stated, unstated = Laplace(unit="coordinate", width=1.0), Quiet(unit="coordinate", width=1.0)
+    assert end(unstated, "matched") == end(unstated, "plain") == end(stated, "plain")
+    assert end(stated, "matched") != end(stated, "plain")

@@ -277,21 +277,52 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
     data, network, schedule = data_of(s), network_of(s), schedule_of(s)
     learner, selector = learner_of(s, data), selector_of(s, data.sizes)
     assert np.array_equal(seen[0], learner.initial())
+    first = 0.0
     for number in range(1, s["run.rounds"] + 1):
         chosen = selector.select()
-        members = np.array(chosen.members)
+        members, epsilons = np.array(chosen.members), []
         updates = learner.train(seen[number - 1], members, number)
         if s["privacy.enabled"]:
             for place, client in enumerate(chosen.members):
                 noise = SimulatedNoise(stream(s["run.seed"], "noise", number, client))
                 epsilon = schedule.epsilon(int(selector.cohort.picks[client]) + 1)
                 updates[place] = mechanism_of(s).release(updates[place], epsilon, noise).update
+                epsilons.append(epsilon)
         parts = data.sizes[members] if chosen.weights is None else np.array([chosen.weights[k] for k in chosen.members])
-        model = seen[number - 1] + (parts / parts.sum()) @ updates
+        step = s["server.step"]
+        if s["server.aggregation"] == "matched":
+            ratios = mechanism_of(s).noise_to_signal(updates.shape[1], np.array(epsilons)) ** 2
+            parts = parts / ratios
+            noise = (parts / parts.sum()) ** 2 @ ratios
+            first = first or noise
+            memory = 1.0 / (1.0 - s["server.average"])
+            step *= min(1.0, (memory + first) / (memory + noise))
+        model = seen[number - 1] + step * (parts / parts.sum()) @ updates
         assert np.allclose(seen[number], model, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(model).max())))
         latencies = network.play(members, number).latency.tolist()
         sent = dict(zip(chosen.members, updates, strict=True)) if selector.policy.learns else None
         selector.observe(dict(zip(chosen.members, latencies, strict=True)), sent)
+    learner.close()
+    return True
+
+
+def scores(config: Config) -> list[Any]:
+    """The global model after each round, and what was scored."""
+    simulation = build(config)
+    try:
+        return [(simulation.step()["accuracy"], simulation.model, simulation.scored) for _ in range(config.run.rounds)]
+    finally:
+        simulation.close()
+
+
+def averaged(s: Settings, seen: list[Any]) -> bool:
+    """What is scored is a mean of the models so far, in which a share of the former mean stays."""
+    learner, mean = learner_of(s, data_of(s)), 0.0
+    for number, (accuracy, model, scored) in enumerate(seen, start=1):
+        share = max(1.0 - s["server.average"], 9.0 / (number + 8.0))
+        mean = (1.0 - share) * mean + share * model
+        assert np.allclose(scored, mean, atol=1e-6)
+        assert accuracy == learner.evaluate(scored).accuracy
     learner.close()
     return True
 
@@ -345,6 +376,9 @@ TRAINING = {
     "learning.batch": 8, "learning.max_steps": 4, "privacy.enabled": False, "run.rounds": 2,
 }  # fmt: skip
 PRIVATE = TRAINING | {"privacy.enabled": True}
+NOISIER = PRIVATE | {
+    "network.clients": 8, "selection.per_round": 3, "selection.policy": "random", "privacy.decay": 0.5, "run.rounds": 8,
+}  # fmt: skip
 CHOSEN = TRAINING | {"network.clients": 8, "data.partition": "sizes", "run.rounds": 8, "learning.max_steps": 1}
 ANNEALED = {"selection.policy": "sa-pause", "selection.steps": 30, "selection.alpha": 1.0, "run.rounds": 30}
 EVERYBODY = {"selection.policy": "all"}
@@ -437,6 +471,11 @@ KEYS = (
     Key("learning.optimizer_state", ("keep", "fresh"), models, retrained, TRAINING),
     Key("learning.device", ("cpu", "abacus"), refusal,
         lambda s, said: (s["learning.device"] in said) is (s["learning.device"] != "cpu"), TRAINING),
+    Key("server.aggregation", ("plain", "matched"), models, retrained, NOISIER),
+    Key("server.step", (0.5, 1.0), models, retrained, TRAINING),
+    Key("server.step", (0.5, 1.0), models, retrained, NOISIER | {"server.aggregation": "matched"}),
+    Key("server.average", (0.0, 0.5, 0.9), scores, averaged, TRAINING | {"run.rounds": 12, "learning.max_steps": 1}),
+    Key("server.average", (0.5, 0.9), models, retrained, NOISIER | {"server.aggregation": "matched"}),
     Key("run.rounds", (3, 5), records, replayed),
     Key("run.seed", (0, 1), records, replayed, {"selection.policy": "random", "network.clusters": 3}),
     Key("run.seed", (0, 1), models, retrained, PRIVATE | {"data.partition": "sizes"}),

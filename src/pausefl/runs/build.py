@@ -8,6 +8,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import MECHANISMS, Mechanism
+from pausefl.privacy.aggregation import Aggregation
 from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
@@ -46,9 +47,11 @@ def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Sim
         latency, seed, build_availability(config.network), config.network.dropout, config.network.deadline, labels,
         config.network.congestion,
     )  # fmt: skip
+    server = config.server
     return Simulation(
-        selector, network, learner=learner, mechanism=mechanism, seed=seed, evaluate_every=config.run.evaluate_every,
-        rehearsal=config.network.rehearsal,
+        selector, network, learner=learner, mechanism=mechanism,
+        aggregation=Aggregation(server.aggregation, server.step, server.average),
+        seed=seed, evaluate_every=config.run.evaluate_every, rehearsal=config.network.rehearsal,
     )  # fmt: skip
 
 

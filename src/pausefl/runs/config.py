@@ -36,7 +36,7 @@ ONE_POLICY = ONE_RUN | {"run.seed"}
 
 ONE_STUDY = ONE_POLICY | {
     "selection.policy", "selection.steps", "selection.kappa", "selection.options", "privacy.enabled",
-    "run.evaluate_every", "network.rehearsal",
+    "server.aggregation", "server.step", "server.average", "run.evaluate_every", "network.rehearsal",
 }  # fmt: skip
 """In what the policies of a study may differ."""
 
@@ -162,6 +162,14 @@ class Learning(Section):
         return known_name("learning.features", name, ("none", *FEATURES))
 
 
+class Server(Section):
+    """What the server makes of the updates it receives."""
+
+    aggregation: Literal["plain", "matched"] = "plain"
+    step: float = Field(default=1.0, gt=0)
+    average: float = Field(default=0.0, ge=0, lt=1)
+
+
 class Run(Section):
     """How long, how often."""
 
@@ -179,12 +187,13 @@ class Config(Section):
     selection: SelectionSection = SelectionSection()
     privacy: Privacy = Privacy()
     learning: Learning = Learning()
+    server: Server = Server()
     run: Run = Run()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Refuse keys that cannot be met, or cannot do anything, beside the others."""
-        network, learning = self.network, self.learning
+        network, learning, server = self.network, self.learning, self.server
         most, floor = network.clients, network.tau_min
         if self.selection.per_round > most:
             raise ValueError(
@@ -203,6 +212,11 @@ class Config(Section):
             and network.latency not in ("normal", "lognormal")
             and "it belongs to normal and lognormal latency",
             "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
+            "server.aggregation": server.aggregation == "matched"
+            and not (learning.enabled and self.privacy.enabled)
+            and "it needs learning.enabled and privacy.enabled, since it goes by the noise",
+            "server.step": server.step != 1.0 and not learning.enabled and "set learning.enabled",
+            "server.average": server.average > 0 and not learning.enabled and "set learning.enabled",
         }
         for key, why in idle.items():
             if why:
@@ -218,6 +232,7 @@ class Config(Section):
             + (f" ({options})" if options else "")
             + (" (rehearsed)" if self.network.rehearsal else "")
             + ("" if self.privacy.enabled else " (no privacy)")
+            + (" (matched)" if self.server.aggregation == "matched" else "")
         )
 
     def toml(self) -> str:

@@ -44,7 +44,7 @@ def run_folders(folder: Path) -> list[Path]:
 def stored_config(folder: Path) -> Config:
     """Return the configuration that a run wrote into its folder: every section is there."""
     with _damage_told(folder):
-        content = read_toml(folder / "config.toml")
+        content = {"server": {}, **read_toml(folder / "config.toml")}  # runs of before had no such section
         for section in Config.model_fields:
             if not isinstance(content.get(section), Mapping):
                 raise ConfigError(f"config.toml lacks [{section}]")

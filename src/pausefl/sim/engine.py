@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import BudgetExceededError, require
-from pausefl.privacy import Mechanism, Schedule, SimulatedNoise
+from pausefl.privacy import Mechanism, Released, Schedule, SimulatedNoise
+from pausefl.privacy.aggregation import Aggregation, Aggregator
 from pausefl.privacy.ledger.charge import charged_epsilon, releases_within_limit
+from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.selector.decision import Selection
@@ -45,6 +47,7 @@ class Simulation:
         *,
         learner: Learner | None = None,
         mechanism: Mechanism | None = None,
+        aggregation: Aggregation | None = None,
         seed: int = 0,
         evaluate_every: int = 1,
         rehearsal: bool = False,
@@ -54,6 +57,7 @@ class Simulation:
         require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
         self.selector, self.network, self._learner, self._mechanism = selector, network, learner, mechanism
         self._seed, self._evaluate_every, self._rehearsal = seed, evaluate_every, rehearsal
+        self._aggregator = Aggregator(aggregation or Aggregation())
         self._seconds = 0.0
         self.number = 0
         self._online = np.ones(len(selector.cohort), dtype=np.bool_)
@@ -67,8 +71,9 @@ class Simulation:
     def play(self, rounds: int, pause_every: int = 1) -> Iterator[dict[str, Any]]:
         """Play on up to round number ``rounds``; yield a record per round, the last one always scored.
 
-        A model is scored while the next round trains from it, on cores that would be idle.  At every ``pause_every``-th
-        record nothing runs ahead: ``state`` then belongs to the record just yielded.
+        A model is scored while the next round trains from it, on cores that would be idle; a mean of models, which no
+        round trains from, is scored at once.  At every ``pause_every``-th record nothing runs ahead: ``state`` then
+        belongs to the record just yielded.
         """
         waiting: dict[str, Any] | None = None
         while self.number < rounds:
@@ -83,7 +88,7 @@ class Simulation:
                 waiting = None
             number = record["round"]
             due = number == rounds or number % self._evaluate_every == 0
-            if due and number % pause_every and number != rounds:
+            if due and number % pause_every and number != rounds and self._aggregator.mean is None:
                 waiting = record
                 if self._learner is not None:
                     self._learner.announce(self.model)
@@ -126,7 +131,13 @@ class Simulation:
         return outcome.seconds
 
     def _scored(self, record: dict[str, Any]) -> dict[str, Any]:
-        return record if self._learner is None else record | _said(self._learner.evaluate(self.model))
+        return record if self._learner is None else record | _said(self._learner.evaluate(self.scored))
+
+    @property
+    def scored(self) -> Vector:
+        """The model that counts: the latest, or the mean of models where one is kept."""
+        mean = self._aggregator.mean
+        return self.model if mean is None else mean.astype(np.float32)
 
     def guarantee(self) -> str:
         """Say in one line what the leakage numbers cover."""
@@ -149,7 +160,7 @@ class Simulation:
 
     def client_accuracies(self) -> FloatArray:
         """Return the model's accuracy (percent) on each client's own data."""
-        return np.empty(0) if self._learner is None else self._learner.client_accuracies(self.model)
+        return np.empty(0) if self._learner is None else self._learner.client_accuracies(self.scored)
 
     def close(self) -> None:
         """End whatever runs in the background."""
@@ -161,6 +172,7 @@ class Simulation:
         header, columns = self.selector.state()
         arrays: dict[str, npt.NDArray[Any]] = {"model": self.model, "online": self._online}
         arrays |= {f"selector.{name}": array for name, array in columns.items()}
+        arrays |= {f"aggregator.{name}": array for name, array in self._aggregator.state().items()}
         if self._learner is not None:
             arrays |= {f"learner.{name}": array for name, array in self._learner.state().items()}
         return {"selector": header, "number": self.number, "clock": self._seconds}, arrays
@@ -170,6 +182,7 @@ class Simulation:
         self.selector.restore(header["selector"], arrays_under("selector", arrays))
         if self._learner is not None:
             self._learner.restore(arrays_under("learner", arrays))
+        self._aggregator.restore(arrays_under("aggregator", arrays))
         self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
         self.number, self._seconds = int(header["number"]), float(header["clock"])
 
@@ -190,21 +203,25 @@ class Simulation:
         else:
             updates = learner.train(self.model, members, number)
         sent = np.ones(len(members), dtype=np.bool_)
+        levels: list[NoiseLevel | None] = [None] * len(members)
         if self._mechanism is not None:
             for place, (client, update) in enumerate(zip(members.tolist(), updates, strict=True)):
                 released = self._release(client, update, number, self._mechanism)
                 sent[place] = released is not None
                 if released is not None:
-                    updates[place] = released
+                    updates[place] = np.asarray(released.update)
+                    levels[place] = self._mechanism.noise_level(released.dimension, released.epsilon)
         else:
             sent &= np.isfinite(updates).all(axis=1)
         if sent.any():
-            weights = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
-            self.model = self.model + (weights / weights.sum()).astype(np.float32) @ updates[sent]
+            plain = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
+            weights, step = self._aggregator.shares(plain, [levels[place] for place in np.flatnonzero(sent)])
+            self.model = self.model + np.float32(step) * (weights.astype(np.float32) @ updates[sent])
+            self._aggregator.remember(self.model)
         received = zip(places, updates, sent, strict=True)
         return {chosen.members[place]: update for place, update, ok in received if ok}, scores
 
-    def _release(self, client: int, update: Vector, number: int, mechanism: Mechanism) -> Vector | None:
+    def _release(self, client: int, update: Vector, number: int, mechanism: Mechanism) -> Released | None:
         """Return what a client sends, or None if it refuses: its training broke, or its budget or delta is used up.
 
         It is charged in either case, as are members that never arrive: observing the round counts every one of them.
@@ -218,7 +235,7 @@ class Simulation:
         if not np.isfinite(update).all():
             return None
         noise = SimulatedNoise(stream(self._seed, "noise", number, client))
-        return np.asarray(mechanism.release(update, epsilon, noise).update)
+        return mechanism.release(update, epsilon, noise)
 
     def _leakage(self) -> dict[str, Any]:
         picks = self.selector.cohort.picks

@@ -48,11 +48,28 @@ class Guarantee:
         """Return what ``epsilon`` in this unit means for an update of this dimension as a whole."""
         return epsilon * dimension if self.unit == "coordinate" else epsilon
 
+    def longest(self, dimension: int) -> float:
+        """Return the largest L2 norm of an update of this dimension within the bound."""
+        return self.bound * math.sqrt(dimension) if self.norm == "linf" else self.bound
+
     def sentence(self, epsilon: Epsilon, dimension: int) -> str:
         """Say it in one line, for a report."""
         slack = "" if self.pure else f", delta = {self.delta:g}"
         per = f"epsilon = {epsilon:g} per {self.unit}{slack}, {self.adjacency}, {self.norm} norm at most {self.bound:g}"
         return f"{per}; whole update (d = {dimension}): {self.whole_update(epsilon, dimension):.10g}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLevel:
+    """How loud a release is, by public numbers alone: squared L2 norms of its noise, and of the longest update."""
+
+    noise: float
+    signal: float
+
+    def __post_init__(self) -> None:
+        for name in ("noise", "signal"):
+            value = getattr(self, name)
+            require(is_finite(value) and value > 0.0, name, value, "a finite number above 0", "tell no level")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +151,11 @@ class Mechanism(ABC):
         NaN stands for a mechanism that does not state it.
         """
         return math.nan
+
+    def noise_level(self, dimension: int, epsilon: Epsilon) -> NoiseLevel | None:
+        """Return how loud a release is, which follows from public numbers; None if the mechanism does not state it."""
+        ratio, signal = self.noise_to_signal(dimension, epsilon), self.guarantee.longest(dimension) ** 2
+        return NoiseLevel(ratio**2 * signal, signal) if is_finite(ratio) and ratio > 0.0 else None
 
     def release(
         self, update: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None, clip: float | None = None

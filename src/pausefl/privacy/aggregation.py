@@ -1,0 +1,148 @@
+"""How a server averages releases whose noise it knows: their weights, the step, and a mean of models to score.
+
+The noise of a release follows from numbers that are public: its epsilon, its dimension and the mechanism's settings.
+Nothing else of a client comes in here, so nothing else can be told by what comes out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pausefl.errors import is_finite, require
+from pausefl.privacy.mechanisms.base import NoiseLevel
+from pausefl.types import FloatArray
+
+Rule: TypeAlias = Literal["plain", "matched"]
+
+_LOG = logging.getLogger("pausefl")
+_WARM = 8
+"""Early rounds learn fast, so the mean of models remembers a ninth of the rounds so far, until that is all it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How a round's releases become a change of the model.
+
+    ``plain`` weighs releases as it is told and takes the whole ``step``.  ``matched`` is for releases that get noisier:
+    it divides each weight by the noise of the release, and shortens the step of a round that is too noisy.  ``average``
+    is the share of the mean of models that stays from round to round; the mean is scored, but never trained from.
+    """
+
+    rule: Rule = "plain"
+    step: float = 1.0
+    average: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.rule in ("plain", "matched"), "aggregation", self.rule, "'plain' or 'matched'", "choose one")
+        require(is_finite(self.step) and self.step > 0.0, "step", self.step, "a finite number above 0", "1 is common")
+        fine = is_finite(self.average) and 0.0 <= self.average < 1.0
+        require(fine, "average", self.average, "0 or more, and less than 1", "0 scores the model itself")
+
+    @property
+    def memory(self) -> float:
+        """How many models the mean is made of."""
+        return 1.0 / (1.0 - self.average)
+
+
+def matched_weights(plain: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the weights that give the least noise for what they let in: each divided by the noise of its release.
+
+    Laws: they are not negative and sum to one.  Of two releases with the same plain weight, the louder never weighs
+    more.  With equal noise they are the plain ones, to the bit.
+
+    >>> matched_weights(np.ones(2), np.array([1.0, 3.0])).tolist()
+    [0.75, 0.25]
+    """
+    weights = plain * (noise.min() / noise)
+    return np.asarray(weights / weights.sum())
+
+
+def matched_step(noise: float, first: float, signal: float, memory: float) -> float:
+    """Return which share of the step a round is worth: all of it if it is no noisier than the first, else less.
+
+    All but ``memory`` are squared norms, of a round's mean update: its ``noise``, that of the ``first`` round, and the
+    largest ``signal`` there can be.  Over as many rounds as the mean of models remembers, signal adds up in length and
+    noise in square: memory^2 x signal against memory x noise.  The Wiener filter of that sum is a share of
+    1 / (1 + noise / (memory x signal)), taken here relative to the first round.  In loud rounds it falls as 1 / noise,
+    which is the matched filter over rounds: a model that a bounded signal pulls back then wanders no further, however
+    loud the rounds become.
+
+    >>> matched_step(90.0, first=1.0, signal=0.5, memory=20.0)
+    0.11
+    """
+    coherent = memory * signal
+    return min(1.0, (coherent + first) / (coherent + noise))
+
+
+class Aggregator:
+    """A server's side of a run: shares of releases and steps, round by round, and the mean of the models.
+
+    Law: it is told plain weights and public noise levels, and no update; its state is all that it knows of the past.
+    """
+
+    def __init__(self, settings: Aggregation) -> None:
+        self.settings = settings
+        self._first = math.nan
+        self._mean: FloatArray = np.empty(0)
+        self._rounds = 0
+        self._told = False
+
+    def shares(self, plain: FloatArray, levels: Sequence[NoiseLevel | None]) -> tuple[FloatArray, float]:
+        """Return the weights of a round's releases, which sum to one, and the step to take with their mean.
+
+        A release that does not tell its noise is taken to be as loud as the loudest that does; where none does,
+        the round is a plain one.
+        """
+        step = self.settings.step
+        if self.settings.rule == "plain":
+            return plain / plain.sum(), step
+        known = [level for level in levels if level is not None]
+        if not known:
+            if not self._told:
+                _LOG.warning("pausefl: no release tells its noise, so they are aggregated as in aggregation = 'plain'")
+            self._told = True
+            return plain / plain.sum(), step
+        loudest = max(known, key=lambda level: level.noise)
+        noise = np.array([(level or loudest).noise for level in levels])
+        longest = np.sqrt([(level or loudest).signal for level in levels])
+        weights = matched_weights(plain, noise)
+        total = float(weights**2 @ noise)
+        if math.isnan(self._first):
+            self._first = total
+        return weights, step * matched_step(total, self._first, float(weights @ longest) ** 2, self.settings.memory)
+
+    def remember(self, model: npt.NDArray[Any]) -> None:
+        """Take the model of a round, flat, into the mean."""
+        if self.settings.average == 0.0:
+            return
+        self._rounds += 1
+        new = np.asarray(model, dtype=np.float64)
+        if self._rounds == 1:
+            self._mean = new
+        else:
+            share = max(1.0 - self.settings.average, (1.0 + _WARM) / (self._rounds + _WARM))
+            self._mean = self._mean + share * (new - self._mean)
+
+    @property
+    def mean(self) -> FloatArray | None:
+        """The mean of the models so far; None if none is kept."""
+        return self._mean if self._rounds else None
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a later process needs to continue."""
+        if not self._rounds and math.isnan(self._first):
+            return {}
+        return {"first": np.array([self._first]), "mean": self._mean, "rounds": np.array([self._rounds])}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from what ``state`` returned."""
+        if state:
+            self._first, self._rounds = float(state["first"][0]), int(state["rounds"][0])
+            self._mean = np.array(state["mean"])
