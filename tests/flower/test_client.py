@@ -20,7 +20,7 @@ from pausefl.flower import PrivateUpdate
 from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.flower.simulation import simulated
-from pausefl.privacy import FixedHorizon, SqliteLedger
+from pausefl.privacy import FixedHorizon, PrivUnit, SqliteLedger
 from pausefl.privacy.mechanisms import noise
 
 LAPLACE = '[mechanism]\nkind = "laplace"\nunit = "coordinate"\nwidth = 0.5\n'
@@ -58,7 +58,8 @@ def test_a_reply_holds_a_noised_model_and_what_is_allowed_and_nothing_else(clien
     assert not any(np.isclose(found[name] - before[name], 1.0).any() for name in before)  # the app added one
     assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 17}
     assert set(reply.content) == {"arrays", "metrics", "pausefl"}
-    assert Note.of(reply) == Note("client-0", 1)
+    level = PrivUnit(l2=1.0).noise_level(15, FixedHorizon(8.0, 4).epsilon(1))
+    assert Note.of(reply) == Note("client-0", 1, level=level)
     [charge] = client.ledger.charges("client-0")
     assert (charge.release, charge.noise, charge.unit) == ("run/1", "secure", "update")
     assert charge.epsilon == FixedHorizon(8.0, 4).epsilon(1)
@@ -103,7 +104,9 @@ def test_a_repeated_message_gets_the_same_bytes_and_the_app_is_not_asked(client)
     again = client.ask()
     assert same(first, again)
     assert dict(first.content["metrics"]) == dict(again.content["metrics"])
-    assert (Note.of(first), Note.of(again)) == (Note("client-0", 1), Note("client-0", 1, replayed=True))
+    level = PrivUnit(l2=1.0).noise_level(15, FixedHorizon(8.0, 4).epsilon(1))
+    told = Note("client-0", 1, level=level), Note("client-0", 1, replayed=True, level=level)
+    assert (Note.of(first), Note.of(again)) == told
     assert client.charges == len(client.seen) == 1
 
 

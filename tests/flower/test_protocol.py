@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from pausefl.flower.protocol import REFUSED, Note, Refusal
+from pausefl.privacy.mechanisms.base import NoiseLevel
 
 
 @pytest.mark.parametrize("why", ["exhausted", "not-allowed", "bad-request", "repeated", "failed", "unready"])
@@ -47,3 +50,21 @@ def test_only_a_plain_yes_is_a_replay(tools, said):
     assert Note.of(Message(RecordDict({"pausefl": Note("a", 1, 2.0, True).record()}), reply_to=tools.request())) == (
         Note("a", 1, 2.0, True)
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [
+        ({"noise": 2.0, "signal": 1}, NoiseLevel(2.0, 1.0)), ({"noise": 2.0}, None),
+        ({"noise": 0.0, "signal": 1.0}, None), ({"noise": -1.0, "signal": 1.0}, None),
+        ({"noise": math.nan, "signal": 1.0}, None),
+        ({"noise": 2.0, "signal": math.inf}, None), ({"noise": "loud", "signal": 1.0}, None),
+        ({"noise": [2.0], "signal": 1.0}, None),
+    ],
+)  # fmt: skip
+def test_a_level_is_two_finite_numbers_above_zero_or_none(said, level, tools):
+    told = RecordDict({"pausefl": ConfigRecord({"name": "a", "releases": 1, **said})})
+    assert Note.of(Message(told, reply_to=tools.request())) == Note("a", 1, level=level)
+    if level is not None:
+        again = RecordDict({"pausefl": Note("a", 1, level=level).record()})
+        assert Note.of(Message(again, reply_to=tools.request())) == Note("a", 1, level=level)

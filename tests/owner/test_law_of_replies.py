@@ -46,8 +46,8 @@ def all_but_noise(reply: Reply) -> Any:
     blank = {name: np.zeros_like(tensor) for name, tensor in reply.arrays.items()}
     described = [(name, t.dtype.str, t.shape, type(t), t.flags.c_contiguous) for name, t in reply.arrays.items()]
     numbers = [(name, value, type(value)) for name, value in reply.numbers.items()]
-    size = len(pickle.dumps((blank, dict(reply.numbers), reply.releases, reply.seconds, reply.replayed)))
-    return described, numbers, reply.releases, reply.seconds, reply.replayed, size
+    size = len(pickle.dumps((blank, dict(reply.numbers), reply.releases, reply.seconds, reply.replayed, reply.level)))
+    return described, numbers, reply.releases, reply.seconds, reply.replayed, reply.level, size
 
 
 def asked(owner: Owner, train: Any, number: int = 1) -> Reply:

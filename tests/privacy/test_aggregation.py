@@ -27,7 +27,7 @@ def columns(told: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
 def test_weights_are_shares(told: list[tuple[float, float]]) -> None:
     weights = matched_weights(*columns(told))
     assert (weights >= 0.0).all()
-    assert weights.sum() == pytest.approx(1.0)
+    assert (weights / weights.sum()).sum() == pytest.approx(1.0)
 
 
 @given(rounds)
@@ -43,7 +43,7 @@ def test_no_weights_of_the_same_reach_give_less_noise(told: list[tuple[float, fl
     """With equal plain weights, inverse noise is the minimum of the sum of w^2 n: 1 / (sum of 1 / n)."""
     _, noise = columns(told)
     weights = matched_weights(np.ones(len(noise)), noise)
-    assert weights**2 @ noise == pytest.approx(1.0 / (1.0 / noise).sum())
+    assert (weights / weights.sum()) ** 2 @ noise == pytest.approx(1.0 / (1.0 / noise).sum())
 
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20), powers, powers, st.integers(1, 5))
@@ -53,8 +53,8 @@ def test_equal_noise_is_plain_averaging_to_the_bit(
     weights, levels = np.array(plain), [NoiseLevel(noise, signal)] * len(plain)
     ours, theirs = Aggregator(Aggregation("matched", 0.3, 0.97)), Aggregator(Aggregation("plain", 0.3, 0.97))
     for _ in range(number):
-        (a, step), (b, whole) = ours.shares(weights, levels), theirs.shares(weights, levels)
-        assert a.tobytes() == b.tobytes() == (weights / weights.sum()).tobytes()
+        (a, step), (b, whole) = ours.weigh(weights, levels), theirs.weigh(weights, levels)
+        assert a.tobytes() == b.tobytes() == weights.tobytes()
         assert step == whole == 0.3
 
 
@@ -73,23 +73,23 @@ def test_in_loud_rounds_the_step_falls_as_the_noise_rises() -> None:
 
 def test_nothing_but_public_numbers_comes_in() -> None:
     """The functions that decide on weights and step get no update; a level has only what its mechanism states."""
-    assert list(inspect.signature(Aggregator.shares).parameters) == ["self", "plain", "levels"]
+    assert list(inspect.signature(Aggregator.weigh).parameters) == ["self", "plain", "levels"]
     assert list(inspect.signature(NoiseLevel).parameters) == ["noise", "signal"]
 
 
 def test_a_release_that_tells_no_noise_counts_as_the_loudest() -> None:
     aggregator = Aggregator(MATCHED)
     levels = [NoiseLevel(1.0, 1.0), None, NoiseLevel(4.0, 1.0)]
-    weights, _ = aggregator.shares(np.ones(3), levels)
-    assert weights.tolist() == pytest.approx([4 / 6, 1 / 6, 1 / 6])
+    weights, _ = aggregator.weigh(np.ones(3), levels)
+    assert weights.tolist() == [1.0, 0.25, 0.25]
 
 
 def test_a_round_that_tells_no_noise_is_a_plain_one_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     aggregator = Aggregator(MATCHED)
     with caplog.at_level(logging.WARNING, "pausefl"):
         for _ in range(3):
-            weights, step = aggregator.shares(np.array([1.0, 3.0]), [None, None])
-            assert (weights.tolist(), step) == ([0.25, 0.75], 1.0)
+            weights, step = aggregator.weigh(np.array([1.0, 3.0]), [None, None])
+            assert (weights.tolist(), step) == ([1.0, 3.0], 1.0)
     assert len(caplog.records) == 1
     assert aggregator.state() == {}
 
@@ -123,7 +123,7 @@ def test_its_state_goes_on_to_the_bit() -> None:
         seen: list[object] = []
         for _ in range(turns):
             levels = [NoiseLevel(float(noise), 1.0) for noise in rng.exponential(size=3) * 30.0]
-            weights, step = aggregator.shares(rng.random(3), levels)
+            weights, step = aggregator.weigh(rng.random(3), levels)
             aggregator.remember(rng.normal(size=5))
             assert aggregator.mean is not None
             seen.append((weights.tobytes(), step, aggregator.mean.tobytes()))

@@ -109,12 +109,15 @@ def selector(policy: str = "all", clients: int = 3, per_round: int = 3, **more: 
 
 def played(
     folder: Path, *, nodes: int = 3, start: Any = 0.0, owner: str | None = None, silent_for: int = 0,
-    late: int = 0, evaluates: bool = False, call: Mapping[str, Any] | None = None, **more: Any,
+    late: int = 0, evaluates: bool = False, per_client: tuple[str, ...] = (),
+    call: Mapping[str, Any] | None = None, **more: Any,
 ) -> SimpleNamespace:  # fmt: skip
     """Play one round, or as many as ``call`` says; ``more`` goes to the strategy."""
     clients = [Node(folder / str(n), n, silent_for=silent_for) for n in range(nodes)]
     for client in clients:
         client.owner = owner or client.owner
+        if per_client:
+            client.owner = client.owner.replace("budget = 4e5", f"budget = {per_client[client.number]}")
     grid = MemoryGrid({100 + client.number: client for client in clients})
     if late:
         looks, there = iter(range(late)), grid.get_node_ids
@@ -230,6 +233,13 @@ PARAMETERS = (
     Parameter("epsilon", ({}, {"epsilon": 0.5}), lambda free, strict: noise(free) < 0.1 < 5.0 < noise(strict)),
     Parameter("clip", ({}, {"clip": 0.5}), lambda free, strict: close(free.model, mean_of({0: 10, 1: 20, 2: 30}))
               and close(strict.model, sum(w * np.minimum(step(n), 0.25) for n, w in enumerate((1, 2, 3))) / 6)),
+    Parameter("aggregation", tuple({"aggregation": rule, "per_client": ("4e5", "8e5", "4e5")}
+                                   for rule in ("plain", "matched")),
+              lambda plain, matched: close(plain.model, mean_of({0: 10, 1: 20, 2: 30}))
+              and close(matched.model, mean_of({0: 10, 1: 80, 2: 30}))),
+    Parameter("step", ({}, {"step": 0.5}), lambda whole, half: close(half.model, whole.model / 2)),
+    Parameter("average", ({"call": {"num_rounds": 2}}, {"average": 0.5, "call": {"num_rounds": 2}}),
+              lambda last, mean: close(mean.model, last.model * (0.1 * 0.5 + 0.9))),
     Parameter("seed", tuple({"latency": two_groups(3), "seed": n, "call": {"num_rounds": 2}} for n in (1, 2)),
               lambda a, b: virtual(a, 1) and virtual(b, 2)),
     Parameter("start.grid", ({"nodes": 3}, {"nodes": 4, "selector": selector(clients=4)}),

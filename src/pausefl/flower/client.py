@@ -101,7 +101,7 @@ class PrivateUpdate:
             return arrays_in(answer)[1], _numbers(answer)
 
         reply = gate.train(request, model, train)
-        note = Note(owner.name, reply.releases, reply.seconds, reply.replayed)
+        note = Note(owner.name, reply.releases, reply.seconds, reply.replayed, reply.level)
         metrics = MetricRecord(dict(reply.numbers))
         return RecordDict({key: record_of(reply.arrays), METRICS: metrics, RECORD: note.record()})
 

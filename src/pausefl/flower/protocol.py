@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from pausefl.errors import is_finite, require
 from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
+from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 RECORD = "pausefl"
@@ -80,20 +81,23 @@ def read_request(message: Message) -> tuple[TrainingRequest, bool]:
 class Note:
     """What a client adds to a reply: its name, how many releases it has made in all, and seconds, if its owner agrees.
 
-    ``replayed``: these are the bytes of an earlier reply, sent again without training.  All of it is the client's
-    word, and nothing more.
+    ``replayed``: these are the bytes of an earlier reply, sent again without training.  ``level``: how loud the arrays
+    are, by the owner's file, the epsilon that was charged and the model's dimension.  All of it is the client's word,
+    and nothing more.
     """
 
     name: str
     releases: int
     seconds: float | None = None
     replayed: bool = False
+    level: NoiseLevel | None = None
 
     def record(self) -> ConfigRecord:
         """Return it as Flower sends it."""
         values: dict[str, Any] = {"name": self.name, "releases": self.releases}
         values |= {} if self.seconds is None else {SECONDS: self.seconds}
         values |= {"replayed": True} if self.replayed else {}
+        values |= {} if self.level is None else asdict(self.level)
         return ConfigRecord(values)
 
     @staticmethod
@@ -107,7 +111,10 @@ class Note:
         if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or not whole:
             return None
         told = float(cast(float, seconds)) if is_finite(seconds) and cast(float, seconds) > 0.0 else None
-        return Note(name, cast(int, releases), told, found.get("replayed") is True)
+        loud = [found.get(name) for name in ("noise", "signal")]
+        sensible = all(is_finite(value) and cast(float, value) > 0.0 for value in loud)
+        level = NoiseLevel(*(float(cast(float, value)) for value in loud)) if sensible else None
+        return Note(name, cast(int, releases), told, found.get("replayed") is True, level)
 
 
 def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:

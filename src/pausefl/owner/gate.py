@@ -96,14 +96,15 @@ class Gate:
                 raise Refused("unready", str(error)) from error
             # Train, release, keep.
             with refusing("failed", BaseException, releases=charge.play):
+                epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
+                level = mechanism.noise_level(dimension, epsilon)
                 start = time.monotonic()
                 update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
                 del spare
-                epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
                 with np.errstate(all="ignore"):  # an app may have made numpy raise where it rounds
                     arrays = released(model, update, layers, mechanism, epsilon, noise, request.clip)
-                reply = Reply(arrays, numbers, charge.play, seconds)
+                reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
         return reply
 

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +17,7 @@ import numpy as np
 
 from pausefl.errors import StateFileError
 from pausefl.owner.request_and_reply import Reply
+from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, state_parts, sync_folder
 
@@ -71,7 +73,11 @@ class ReplyStore:
             if (header["subject"], header["release"], header["request"]) == (subject, release, request):
                 shapes = header["shapes"].items()
                 tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
-                return Reply(tensors, header["metrics"], header["releases"], header["seconds"], replayed=True)
+                level = header.get("level")  # replies of before have none
+                return Reply(
+                    tensors, header["metrics"], header["releases"], header["seconds"], replayed=True,
+                    level=level and NoiseLevel(**level),
+                )  # fmt: skip
         return None
 
 
@@ -131,6 +137,7 @@ class Place:
         header = {
             "subject": subject, "release": release, "request": request,
             "metrics": dict(reply.numbers), "releases": reply.releases, "seconds": reply.seconds,
+            "level": reply.level and asdict(reply.level),
             "shapes": {name: list(tensor.shape) for name, tensor in reply.arrays.items()},
         }  # fmt: skip
         # By number: a tensor's name may be anything.

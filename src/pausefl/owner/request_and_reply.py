@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pausefl.errors import PauseError, is_finite, require
+from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 WEIGHT = "num-examples"
@@ -91,7 +92,8 @@ class Reply:
     """Everything that leaves in answer to one request.
 
     ``arrays`` are noised; ``numbers`` are the owner's own, and ``seconds`` are told in simulations only; ``releases``
-    counts all releases of this data; ``replayed`` says that the arrays left once before.
+    counts all releases of this data; ``replayed`` says that the arrays left once before.  ``level`` is how loud the
+    arrays are, which follows from the owner's mechanism, the epsilon and the model's dimension, and not from the data.
     """
 
     arrays: Mapping[str, Tensor]
@@ -99,3 +101,4 @@ class Reply:
     releases: int
     seconds: float | None = None
     replayed: bool = False
+    level: NoiseLevel | None = None

@@ -52,16 +52,15 @@ class Aggregation:
 
 
 def matched_weights(plain: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the weights that give the least noise for what they let in: each divided by the noise of its release.
+    """Return the weights of least noise: the plain ones, each divided by the noise of its release; their ratios count.
 
-    Laws: they are not negative and sum to one.  Of two releases with the same plain weight, the louder never weighs
-    more.  With equal noise they are the plain ones, to the bit.
+    Laws: none is negative, and the largest is above 0.  Of two releases with the same plain weight, the louder never
+    weighs more.  With equal noise they are the plain ones, to the bit.
 
-    >>> matched_weights(np.ones(2), np.array([1.0, 3.0])).tolist()
-    [0.75, 0.25]
+    >>> matched_weights(np.ones(2), np.array([1.0, 4.0])).tolist()
+    [1.0, 0.25]
     """
-    weights = plain * (noise.min() / noise)
-    return np.asarray(weights / weights.sum())
+    return np.asarray(plain * (noise.min() / noise))
 
 
 def matched_step(noise: float, first: float, signal: float, memory: float) -> float:
@@ -82,7 +81,7 @@ def matched_step(noise: float, first: float, signal: float, memory: float) -> fl
 
 
 class Aggregator:
-    """A server's side of a run: shares of releases and steps, round by round, and the mean of the models.
+    """A server's side of a run: the weights of releases and the steps, round by round, and the mean of the models.
 
     Law: it is told plain weights and public noise levels, and no update; its state is all that it knows of the past.
     """
@@ -94,29 +93,30 @@ class Aggregator:
         self._rounds = 0
         self._told = False
 
-    def shares(self, plain: FloatArray, levels: Sequence[NoiseLevel | None]) -> tuple[FloatArray, float]:
-        """Return the weights of a round's releases, which sum to one, and the step to take with their mean.
+    def weigh(self, plain: FloatArray, levels: Sequence[NoiseLevel | None]) -> tuple[FloatArray, float]:
+        """Return the weights of a round's releases, up to a factor, and the step to take with their mean.
 
         A release that does not tell its noise is taken to be as loud as the loudest that does; where none does,
         the round is a plain one.
         """
         step = self.settings.step
         if self.settings.rule == "plain":
-            return plain / plain.sum(), step
+            return plain, step
         known = [level for level in levels if level is not None]
         if not known:
             if not self._told:
                 _LOG.warning("pausefl: no release tells its noise, so they are aggregated as in aggregation = 'plain'")
             self._told = True
-            return plain / plain.sum(), step
+            return plain, step
         loudest = max(known, key=lambda level: level.noise)
         noise = np.array([(level or loudest).noise for level in levels])
         longest = np.sqrt([(level or loudest).signal for level in levels])
         weights = matched_weights(plain, noise)
-        total = float(weights**2 @ noise)
+        shares = weights / weights.sum()
+        total, signal = float(shares**2 @ noise), float(shares @ longest) ** 2
         if math.isnan(self._first):
             self._first = total
-        return weights, step * matched_step(total, self._first, float(weights @ longest) ** 2, self.settings.memory)
+        return weights, step * matched_step(total, self._first, signal, self.settings.memory)
 
     def remember(self, model: npt.NDArray[Any]) -> None:
         """Take the model of a round, flat, into the mean."""
@@ -142,7 +142,7 @@ class Aggregator:
         return {"first": np.array([self._first]), "mean": self._mean, "rounds": np.array([self._rounds])}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Continue from what ``state`` returned."""
-        if state:
-            self._first, self._rounds = float(state["first"][0]), int(state["rounds"][0])
-            self._mean = np.array(state["mean"])
+        """Continue from what ``state`` returned; an empty one is the start."""
+        self._first = float(state["first"][0]) if state else math.nan
+        self._rounds = int(state["rounds"][0]) if state else 0
+        self._mean = np.array(state["mean"]) if state else np.empty(0)

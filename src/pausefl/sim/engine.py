@@ -215,8 +215,9 @@ class Simulation:
             sent &= np.isfinite(updates).all(axis=1)
         if sent.any():
             plain = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
-            weights, step = self._aggregator.shares(plain, [levels[place] for place in np.flatnonzero(sent)])
-            self.model = self.model + np.float32(step) * (weights.astype(np.float32) @ updates[sent])
+            weights, step = self._aggregator.weigh(plain, [levels[place] for place in np.flatnonzero(sent)])
+            shares = (weights / weights.sum()).astype(np.float32)
+            self.model = self.model + np.float32(step) * (shares @ updates[sent])
             self._aggregator.remember(self.model)
         received = zip(places, updates, sent, strict=True)
         return {chosen.members[place]: update for place, update, ok in received if ok}, scores

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from logging import INFO, WARNING
 from pathlib import Path
@@ -26,6 +26,7 @@ from pausefl.errors import StateFileError
 from pausefl.flower.protocol import record_of, tensors_of
 from pausefl.flower.server.inner_strategy import check_keepable, inner_state, restore_inner
 from pausefl.flower.server.training_rounds import PlayedRound, RunState
+from pausefl.privacy.aggregation import Aggregator
 from pausefl.selector import Selector
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import arrays_under, read_state, sync_folder, write_state
@@ -112,7 +113,9 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """What the files say of a run: its state, the selector's, the inner strategy's arrays, and how much is journal.
+    """What the files say of a run: its state, the selector's, the strategy's arrays, and how much is journal.
+
+    ``aggregator`` is what an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds.
 
     ``read`` is for people and tools that want to look into a run; a strategy resumes by itself.
     """
@@ -121,6 +124,7 @@ class Checkpoint:
     selector: tuple[Mapping[str, Any], Mapping[str, npt.NDArray[Any]]]
     inner: Mapping[str, npt.NDArray[Any]]
     mark: Mark
+    aggregator: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -153,8 +157,9 @@ class Checkpoint:
         for entry in Journal(path).read(mark):
             state.add_round(entry)
         return Checkpoint(
-            state, (values["selector"], arrays_under("selector", arrays)), arrays_under("inner", arrays), mark
-        )
+            state, (values["selector"], arrays_under("selector", arrays)), arrays_under("inner", arrays), mark,
+            arrays_under("aggregator", arrays),
+        )  # fmt: skip
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the checkpoint, atomically and durably; the journal is as it should be already."""
@@ -167,16 +172,17 @@ class Checkpoint:
         arrays = {f"model.{name}": tensor for name, tensor in model.items()}
         arrays |= {f"selector.{name}": column for name, column in columns.items()}
         arrays |= {f"inner.{name}": array for name, array in self.inner.items()}
+        arrays |= {f"aggregator.{name}": array for name, array in self.aggregator.items()}
         write_state(path, _KIND, values, arrays)
 
 
 class Checkpoints:
     """Saves a run after each round and finds it again; without a ``path`` it does neither."""
 
-    def __init__(self, path: Path | None, selector: Selector, inner: Strategy) -> None:
+    def __init__(self, path: Path | None, selector: Selector, inner: Strategy, aggregator: Aggregator) -> None:
         if path is not None:
             check_keepable(inner)
-        self.path, self._selector, self._inner = path, selector, inner
+        self.path, self._selector, self._inner, self._aggregator = path, selector, inner, aggregator
         self._mark = Mark()
 
     def held(self) -> AbstractContextManager[None]:
@@ -204,6 +210,7 @@ class Checkpoints:
             raise StateFileError(f"{self.path} holds another model than the one to start from; name another file")
         self._selector.restore(*found.selector)
         restore_inner(self._inner, found.inner)
+        self._aggregator.restore(found.aggregator)
         journal.cut(found.mark)
         self._mark = found.mark
         log(INFO, "pausefl: goes on after round %s of %s", found.round, self.path)
@@ -215,7 +222,9 @@ class Checkpoints:
             return
         if state.rounds:
             self._mark = Journal(self.path).append(self._mark, state.latest_round())
-        Checkpoint(state, self._selector.state(), inner_state(self._inner), self._mark).write(self.path)
+        Checkpoint(state, self._selector.state(), inner_state(self._inner), self._mark, self._aggregator.state()).write(
+            self.path
+        )
 
 
 def _shapes(model: ArrayRecord) -> dict[str, tuple[int, ...]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high, median_low
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -11,7 +12,9 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite, require
 from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, tensors_of
+from pausefl.flower.server.model_steps import flat_model
 from pausefl.flower.server.timed_grid import Exchange
+from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 from pausefl.rng import stream
 from pausefl.selector.cohort import Cohort
@@ -26,6 +29,8 @@ per client and round, for the simulation engine, where clients wait for each oth
 
 _TOLD = 5
 """How many clients a warning names."""
+_TRUSTED = 16.0
+"""How much quieter than the median reply, and how much stronger, a client may say that its own is."""
 _HEAVIEST = 2.0**53
 """The most examples a client may claim: sums of them stay finite."""
 _LEAST: Seconds = 1e-9
@@ -39,9 +44,9 @@ class Verdict:
     """What one client's reply is worth.
 
     ``fault`` says why it counts as no answer; a sound reply has none.  ``reply`` is a sound one, or an error, which the
-    inner strategy logs.  ``seconds`` were measured here; ``reported``, ``releases`` and ``replayed`` (it sent a kept
-    reply again) are the client's word.  A ``doubted`` client must say again who it is: it was silent, or answered under
-    another name.
+    inner strategy logs.  ``seconds`` were measured here; ``reported``, ``releases``, ``replayed`` (it sent a kept reply
+    again) and ``level`` (how loud it is) are the client's word.  A ``doubted`` client must say again who it is: it was
+    silent, or answered under another name.
     """
 
     client: ClientId
@@ -52,6 +57,7 @@ class Verdict:
     reported: Seconds | None = None
     releases: int | None = None
     replayed: bool = False
+    level: NoiseLevel | None = None
     doubted: bool = False
 
     @property
@@ -85,20 +91,44 @@ def faults(verdicts: Iterable[Verdict]) -> str:
 
 def flat_updates(sound: Iterable[Verdict], model: ArrayRecord) -> dict[ClientId, FloatArray]:
     """Return what each client sent, less the model, flat."""
-    before = _flat(model)
-    return {one.client: _flat(one.arrays) - before for one in sound}
+    before = flat_model(model)
+    return {one.client: flat_model(one.arrays) - before for one in sound}
 
 
-def settle(sound: list[Verdict], key: str, weight: str | None, weights: Mapping[ClientId, float] | None) -> None:
-    """Make the replies ones that can be averaged: the same keys, and the metrics that all of them have.
+def plain_weights(
+    sound: list[Verdict], weight: str | None, weights: Mapping[ClientId, float] | None
+) -> list[int | float]:
+    """Return by what each reply weighs: its own number, or the policy's, which may draw with replacement."""
+    if weights is not None:
+        return [float(weights[one.client]) for one in sound]
+    return [_numbers(cast(Message, one.reply).content).get(weight or "", 1.0) for one in sound]
 
-    Owners allow different metrics, and Flower refuses to average unlike ones.  A policy that draws with replacement
-    brings aggregation weights of its own.
+
+def believed_levels(sound: list[Verdict]) -> list[NoiseLevel | None]:
+    """Return how loud each reply is taken to be: by the client's word, within bounds that the others set.
+
+    A client that claims less noise than it adds gets more weight.  So none is taken to be more than 16 times quieter
+    than the median reply, or to have a signal of more than 16 times the median one's.
+    """
+    told = [one.level for one in sound if one.level is not None]
+    if not told:
+        return [None] * len(sound)
+    least, most = median_high(x.noise for x in told) / _TRUSTED, median_low(x.signal for x in told) * _TRUSTED
+    return [
+        None if one.level is None else NoiseLevel(max(one.level.noise, least), min(one.level.signal, most))
+        for one in sound
+    ]
+
+
+def settle(sound: list[Verdict], key: str, weight: str | None, weights: Sequence[int | float]) -> None:
+    """Make the replies ones that can be averaged, by these weights: the same keys, and the metrics that all have.
+
+    Owners allow different metrics, and Flower refuses to average unlike ones.
     """
     replies = [cast(Message, one.reply) for one in sound]
-    for one, reply, values in zip(sound, replies, _common(replies), strict=True):
-        if weights is not None and weight is not None:
-            values[weight] = float(weights[one.client])
+    for one, reply, values, given in zip(sound, replies, _common(replies), weights, strict=True):
+        if weight is not None:
+            values[weight] = given
         reply.content = RecordDict({key: one.arrays, METRICS: MetricRecord(dict(values))})
 
 
@@ -174,7 +204,7 @@ def _answered(
         return Verdict(client, reply=reply, seconds=seconds)
     return Verdict(
         client, reply=reply, seconds=seconds,
-        reported=note.seconds, releases=note.releases, replayed=note.replayed,
+        reported=note.seconds, releases=note.releases, replayed=note.replayed, level=note.level,
     )  # fmt: skip
 
 
@@ -228,7 +258,3 @@ def _conform(reply: Message, model: Mapping[str, Tensor]) -> None:
         reply.content[key] = record_of(
             {name: arrays[name].numpy().astype(tensor.dtype) for name, tensor in model.items()}
         )
-
-
-def _flat(record: ArrayRecord) -> FloatArray:
-    return np.concatenate([np.asarray(array.numpy(), dtype=np.float64).ravel() for array in record.values()])

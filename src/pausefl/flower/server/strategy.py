@@ -6,7 +6,7 @@ Reference: PAUSE, Alg. 1; Flower 1.41's ``Strategy.start``, whose loop this one 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from logging import INFO, WARNING
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 from uuid import uuid4
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -25,9 +26,11 @@ from pausefl.flower.server import replies as answers
 from pausefl.flower.server.checkpoint import Checkpoints
 from pausefl.flower.server.clients_and_nodes import AvailableClients, Names
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
+from pausefl.flower.server.model_steps import flat_model, shaped, stepped
 from pausefl.flower.server.timed_grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.training_rounds import Plan, PlayedRound, RunState, play
 from pausefl.owner.request_and_reply import TrainingRequest
+from pausefl.privacy.aggregation import Aggregation, Aggregator, Rule
 from pausefl.selector import Selector
 from pausefl.types import ClientId, Epsilon, FloatArray, Seconds
 
@@ -42,7 +45,10 @@ class PauseStrategy(Strategy):
     :mod:`~pausefl.flower.server.clients_and_nodes`.  ``fewer``: with fewer candidates than the selector wants, an
     ``"error"`` after ``wait`` seconds, or a ``"smaller"`` round.  ``checkpoint``: a file, written after each round;
     if it is there, ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to use at most these; it can make
-    them stricter, and never less strict.
+    them stricter, and never less strict.  ``aggregation``, ``step``, ``average``: what the server makes of the updates,
+    see :class:`~pausefl.privacy.aggregation.Aggregation`; with ``"matched"`` the replies' noise sets the weights by
+    which the inner strategy averages, and how far the model moves towards what it returns.  An inner strategy that
+    does not weigh replies gets the step only.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
     counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
@@ -62,6 +68,9 @@ class PauseStrategy(Strategy):
         checkpoint: str | os.PathLike[str] | None = None,
         epsilon: Epsilon | None = None,
         clip: float | None = None,
+        aggregation: Rule = "plain",
+        step: float = 1.0,
+        average: float = 0.0,
         seed: int = 0,
     ) -> None:
         if not isinstance(selector, Selector):
@@ -78,7 +87,9 @@ class PauseStrategy(Strategy):
         self._fewer, self._poll, self._seed = fewer, poll, seed
         needed = selector.per_round if fewer == "error" else least
         self._candidates = partial(AvailableClients, selector, names, needed, wait)
-        self._checkpoints = Checkpoints(None if checkpoint is None else Path(checkpoint), selector, inner)
+        self._aggregator = Aggregator(Aggregation(aggregation, step, average))
+        path = None if checkpoint is None else Path(checkpoint)
+        self._checkpoints = Checkpoints(path, selector, inner, self._aggregator)
         self._wish = TrainingRequest("wish", 0, epsilon=epsilon, clip=clip)
         self._state = RunState()
         self._available = self._candidates(self._state)
@@ -161,11 +172,12 @@ class PauseStrategy(Strategy):
         log(INFO, "pausefl: %s", played.line())
         if not sound:
             log(WARNING, "pausefl: round %s: no reply could be used: %s", server_round, answers.faults(verdicts))
-        answers.settle(sound, self._key, weight, chosen.weights)
+        step = self._settle(sound, weight, chosen.weights)
         kept = [one.reply for one in verdicts if one.reply is not None]
         arrays, metrics = self._inner.aggregate_train(server_round, kept)
         if arrays is not None:
-            arrays = in_types_of(model, arrays)
+            arrays = stepped(model, in_types_of(model, arrays), step)
+            self._aggregator.remember(flat_model(arrays))
         return arrays, MetricRecord({**(metrics or {}), **played.metrics()})
 
     def configure_evaluate(
@@ -203,6 +215,12 @@ class PauseStrategy(Strategy):
             self.summary()
             return play(self, self._timed, self._state, plan)
 
+    @property
+    def scored(self) -> ArrayRecord:
+        """The model that is evaluated, and returned in the end: the latest, or the mean of models with ``average``."""
+        model, mean = self._state.model, self._aggregator.mean
+        return model if mean is None else shaped(mean, model)
+
     def exchange(self, grid: TimedGrid, messages: Iterable[Message], timeout: Seconds) -> Iterable[Message]:
         """Send a round's messages and time the replies."""
         self._exchange = grid.exchange(messages, timeout)
@@ -223,6 +241,7 @@ class PauseStrategy(Strategy):
             # Not Flower's id alone: a second start in one run is not a repetition of the first.
             name, before = f"flwr-{grid.run.run_id}-{uuid4().hex[:12]}", self._state
             found = RunState(name, 0, Result(arrays=initial), before.history, before.exhausted)
+            self._aggregator.restore({})
             self._checkpoints.save(found)  # the run keeps its name even if it dies in its first round
         self._state, self._available = found, self._candidates(found)
 
@@ -232,6 +251,16 @@ class PauseStrategy(Strategy):
         # Only the round in which an earlier server died can have been answered before.
         replayed = {one.client for one in sound if one.replayed and number == self._repeated}
         return answers.latencies(self._latency, number, self._selector.cohort, self._seed, measured, reported, replayed)
+
+    def _settle(self, sound: list[answers.Verdict], weight: str | None, own: Mapping[ClientId, float] | None) -> float:
+        """Make the replies ones that the inner strategy can average by their weights; return the step to take."""
+        weights: Sequence[int | float] = answers.plain_weights(sound, weight, own)
+        step = 1.0
+        if sound:
+            matched, step = self._aggregator.weigh(np.array(weights, dtype=np.float64), answers.believed_levels(sound))
+            weights = matched.tolist() if self._aggregator.settings.rule == "matched" else weights
+        answers.settle(sound, self._key, weight, weights)
+        return step
 
     def _learn(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,7 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
     """Play on from ``state``, which is saved after each round; end early when too few clients have budget left."""
     result, start = state.result, time.monotonic()
     if state.rounds == 0:
-        _evaluate(plan, 0, state)
+        _evaluate(plan, 0, strategy.scored, result)
     while state.rounds < plan.rounds and strategy.over() is None:
         number = state.rounds + 1
         log(INFO, "")
@@ -135,19 +135,20 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
             result.arrays = arrays
         if metrics is not None:
             result.train_metrics_clientapp[number] = metrics
-        asked = list(strategy.configure_evaluate(number, state.model, plan.evaluate_config, grid.grid))
+        scored = strategy.scored
+        asked = list(strategy.configure_evaluate(number, scored, plan.evaluate_config, grid.grid))
         if asked:
             answered = grid.exchange(_expiring(asked, plan), plan.timeout).replies
             metrics = strategy.aggregate_evaluate(number, answered)
             if metrics is not None:
                 result.evaluate_metrics_clientapp[number] = metrics
-        _evaluate(plan, number, state)
+        _evaluate(plan, number, scored, result)
         state.rounds = number
         strategy.save()
     if state.rounds < plan.rounds:
         log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), state.rounds)
     log(INFO, "pausefl: %s rounds, %.1f s", state.rounds, time.monotonic() - start)
-    return result
+    return replace(result, arrays=strategy.scored)
 
 
 def _expiring(messages: Iterable[Message], plan: Plan) -> list[Message]:
@@ -157,11 +158,11 @@ def _expiring(messages: Iterable[Message], plan: Plan) -> list[Message]:
     return listed
 
 
-def _evaluate(plan: Plan, number: int, state: RunState) -> None:
-    found = None if plan.evaluate is None else plan.evaluate(number, state.model)
+def _evaluate(plan: Plan, number: int, model: ArrayRecord, result: Result) -> None:
+    found = None if plan.evaluate is None else plan.evaluate(number, model)
     if found is not None:
         log(INFO, "\t└──> round %s: %s", number, found)
-        state.result.evaluate_metrics_serverapp[number] = found
+        result.evaluate_metrics_serverapp[number] = found
 
 
 def _number(value: Any) -> Any:
