@@ -30,7 +30,7 @@ from pausefl.learn import download
 from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.owner_init import init_owner
-from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit, SimulatedNoise, SqliteLedger
+from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit, SimulatedNoise, SqliteLedger, suggest
 from pausefl.privacy.audit import audit
 from pausefl.runs.config import Config, load_config
 from pausefl.runs.play import run
@@ -231,6 +231,13 @@ def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int 
     )
 
 
+def planned(**options: Any) -> Callable[..., bool]:
+    """The second call's plan is the one of the library with these settings, and the first's is with those of PLAN."""
+    plain = {"clients": 30, "per_round": 5, "dimension": 650, "budget": 4.0}
+    plans = [asdict(suggest(**plain)), asdict(suggest(**plain | options))]
+    return lambda *both: all(plan.items() <= one.json.items() for plan, one in zip(plans, both, strict=True))
+
+
 def owned(seen: Seen) -> Owner:
     return read_owner(seen.folder / "a" / "owner.toml")
 
@@ -269,6 +276,7 @@ def judged(folder: Path) -> list[Any]:
 
 COMMITTED = Path(__file__).parents[2] / "results"
 AUDIT = "--source simulated --json"
+PLAN = "--clients 30 --per-round 5 --budget 4 --dimension 650 --json"
 ATTACK = f"laplace --epsilon 1 --runs 300 {AUDIT}"
 SMOKE = "@study.toml --scale smoke --seeds 1 --policy random --jobs 1 --out out"
 TUNE = "@study.toml network.dropout 0.1,0.3 --scale smoke --jobs 1 --out out"
@@ -462,6 +470,15 @@ OPTIONS = (
            lambda a, b: started("in a box,")(a) and "'nobody-knows' is not known on this machine" in b.err),
     Option("node start", "no_box", (START.format(""), START.format("--no-box")),
            started("in a box", "--no-box: an app can open connections")),
+    *(Option("plan", name, (PLAN, f"{PLAN} --{name.replace('_', '-')} {value}"), planned(**{name: value}))
+      for name, value in (("clients", 300), ("per_round", 10), ("budget", 40.0), ("dimension", 100), ("examples", 5),
+                          ("accuracy", 50.0))),
+    Option("plan", "mechanism", (PLAN, f"{PLAN} --mechanism gaussian"), planned(mechanism=Gaussian(1.0, 1e-5))),
+    Option("plan", "delta", (PLAN, f"{PLAN} --mechanism gaussian --delta 0.01"),
+           planned(mechanism=Gaussian(1.0, 1e-2))),
+    Option("plan", "unit", (PLAN, f"{PLAN} --mechanism laplace --unit coordinate"),
+           planned(mechanism=Laplace(unit="coordinate", width=1.0))),
+    Option("plan", "as_json", (PLAN.removesuffix("--json"), PLAN), table_or_json),
     Option("audit", "epsilon", (ATTACK, ATTACK.replace("--epsilon 1", "--epsilon 2")),
            lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
     Option("audit", "owner", (ATTACK, "--owner @one/owner.toml --runs 100 --json"),

@@ -36,6 +36,7 @@ from pausefl.privacy import (
     SecureNoise,
     SimulatedNoise,
     SqliteLedger,
+    suggest,
 )
 from pausefl.privacy.audit import audit
 from pausefl.privacy.ledger.hash_chain import Head
@@ -55,6 +56,10 @@ from pausefl.selection import (
 )
 from pausefl.sim.latency import FlooredNormal, Quantile, Trace, two_groups
 from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
+
+
+def planned(name: str, value: Any) -> Any:
+    return suggest(**{"clients": 30, "per_round": 5, "dimension": 650, "budget": 4.0} | {name: value})
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -506,6 +511,11 @@ PARAMETERS = (
     Parameter(audit, "low_bits", (False, True),
               lambda v: audit(laplace, 1.0, SimulatedNoise(rng()), runs=10_000, low_bits=v).event,
               lambda v, seen: ("lowest set bit" in seen) is v),
+    *(Parameter(suggest, name, values, partial(planned, name)) for name, values in {
+        "clients": (30, 300), "per_round": (5, 15), "dimension": (100, 650), "budget": (4.0, 40.0),
+        "mechanism": (PrivUnit(1.0), Gaussian(1.0, 1e-5), Gaussian(1.0, 1e-2)), "examples": (None, 10),
+        "accuracy": (95.0, 50.0),
+    }.items()),
     *(row for door in (SqliteLedger, SqliteLedger.create) for row in (
         Parameter(door, "path", ("one.db", "two.db"), partial(names_after, door), lambda v, seen: seen == [v, v]),
         Parameter(door, "clock", (5.0, 6.0), partial(time_of, door), lambda v, seen: seen == v),
@@ -604,6 +614,7 @@ RESULTS = {
     "Terms",
     "Reward",
     "Layers",
+    "ReleasePlan",
 }
 """What doors give back or hand on; users do not make them, or only to pass them on."""
 

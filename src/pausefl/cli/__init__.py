@@ -101,4 +101,4 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit, compare, data, demo, ledger, node, owner, paper, report, run, study, tune  # noqa: E402, F401 - each registers its command
+from pausefl.cli import audit, compare, data, demo, ledger, node, owner, paper, plan, report, run, study, tune  # noqa: E402, F401 - each registers its command

@@ -13,7 +13,21 @@ from typer.models import ArgumentInfo
 TRAINING, PRIVACY, PAPER = "Train and compare", "Privacy", "The paper"
 """The groups of commands in ``pausefl --help``."""
 
-_ORDER = ("demo", "run", "study", "compare", "report", "tune", "data", "owner", "ledger", "node", "audit", "paper")
+_ORDER = (
+    "demo",
+    "run",
+    "study",
+    "compare",
+    "report",
+    "tune",
+    "data",
+    "plan",
+    "owner",
+    "ledger",
+    "node",
+    "audit",
+    "paper",
+)
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for another program to read.")]
 DataDir: TypeAlias = Annotated[

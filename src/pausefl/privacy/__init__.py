@@ -13,6 +13,7 @@ from pausefl.privacy.mechanisms.laplace import Laplace
 from pausefl.privacy.mechanisms.noise import Noise, SecureNoise, SimulatedNoise
 from pausefl.privacy.mechanisms.privunit import PrivUnit
 from pausefl.privacy.mechanisms.tensor_rules import Layers
+from pausefl.privacy.release_plan import ReleasePlan, suggest
 from pausefl.privacy.schedule import SCHEDULES, FixedHorizon, Geometric, PowerLaw, Schedule
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ __all__ = [
     "Noise",
     "PowerLaw",
     "PrivUnit",
+    "ReleasePlan",
     "Released",
     "Schedule",
     "SecureNoise",
     "SimulatedNoise",
     "SqliteLedger",
+    "suggest",
 ]
 
 

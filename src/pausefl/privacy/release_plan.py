@@ -1,0 +1,174 @@
+"""How to spend a budget that must last for life: how many releases, how large a step, and whether a model can learn so.
+
+A run in which every client answers N times has K N / m rounds.  A release is a direction of length 1 with noise of mean
+square v, so the mean of m of them has the mean square 1 + v / m, and the theory of stochastic gradients gives
+
+    error  ~  D sqrt((1 + v / m) m / (K N))  =  D q,        step  =  D / sqrt(rounds (1 + v / m)),
+
+with D the distance that the model has to go.  So q, the noise to signal of the whole run, decides.  A model of d useful
+parameters bears about sqrt(d) times as much of it as a model of one, because their noise averages out in each answer.
+The numbers below were fitted to runs; docs/choosing.md has them, and how often the verdict is right.
+
+Reference: Nemirovski et al., "Robust Stochastic Approximation Approach to Stochastic Programming" (2009), Section 2.2.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pausefl.errors import is_finite, require
+from pausefl.privacy.mechanisms.base import Mechanism
+from pausefl.privacy.mechanisms.privunit import PrivUnit
+from pausefl.privacy.schedule import SHAVE
+from pausefl.types import Epsilon
+
+_MOST = 200
+"""More releases than this are not tried: many weak ones are worth less than few strong ones."""
+_DISTANCE = 6.0
+"""How far a model of standardised features goes from zero."""
+_ROUNDS = 4.0
+"""How many times its own signal a round weighs beside its noise: a model needs some rounds even without any noise."""
+_FEW = 20.0
+"""With so many examples, a client's own direction is as uncertain as it is sure."""
+_BEARABLE, _USEFUL = 0.06, 1300
+"""The noise to signal that each parameter bears, and of how many parameters that holds; more do not help."""
+_EASY, _HARDER = 70.0, 1.0 / 3.0
+"""A task that reaches less than this without noise bears only that share."""
+_CLIENTS, _BUDGET = 10**8, 500.0
+"""How far is looked for what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePlan:
+    """How each client spends its budget, and what comes of it.
+
+    ``noise_to_signal`` is that of the whole run, ``bearable`` the one at which such a task still reaches 80 % of its
+    accuracy without noise; ``per_release`` and ``per_round`` are those of one answer and of the mean of a round.
+    ``step`` is for updates of length 1.  Where nothing can be learned, the ``needed`` numbers say what would help, each
+    of them alone; None if it would not.
+    """
+
+    releases: int
+    epsilon: Epsilon
+    rounds: int
+    step: float
+    per_release: float
+    per_round: float
+    noise_to_signal: float
+    bearable: float
+    verdict: Literal["can learn", "cannot learn"]
+    needed_clients: int | None
+    needed_budget: Epsilon | None
+    needed_dimension: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    clients: int
+    per_round: int
+    dimension: int
+    budget: Epsilon
+    mechanism: Mechanism
+    examples: int | None
+
+    def noise(self, releases: int) -> float:
+        """The mean square of a release's noise, for a signal of length 1."""
+        return self.mechanism.noise_to_signal(self.dimension, self.epsilon(releases)) ** 2
+
+    def epsilon(self, releases: int) -> Epsilon:
+        return self.budget * SHAVE / releases
+
+    def of_run(self, releases: int, signal: float = 1.0) -> float:
+        """The noise to signal of the whole run."""
+        share = 1.0 if self.examples is None else 1.0 + _FEW / self.examples
+        total = signal * self.per_round + self.noise(releases)
+        return math.sqrt(share * total / (self.clients * releases))
+
+    def bearable(self) -> float:
+        """The noise to signal at which a simple task still reaches 80 % of its accuracy."""
+        return _BEARABLE * math.sqrt(min(self.dimension, _USEFUL))
+
+    def best(self) -> int:
+        """The number of releases of the least error."""
+        # The error falls, and then rises: the first rise ends the search.
+        fewest = max(1, math.ceil(self.budget * SHAVE / self.mechanism.most_epsilon))
+        best, least = fewest, math.inf
+        for count in range(fewest, fewest + _MOST):
+            if self.epsilon(count) < self.mechanism.least_epsilon:
+                break
+            error = self.of_run(count, _ROUNDS)
+            if error >= least:
+                break
+            best, least = count, error
+        return best
+
+
+def suggest(
+    clients: int, per_round: int, dimension: int, budget: Epsilon, *,
+    mechanism: Mechanism | None = None, examples: int | None = None, accuracy: float = 95.0,
+) -> ReleasePlan:  # fmt: skip
+    """Return the plan of least error for clients that may each leak ``budget`` in all; docs/choosing.md explains it.
+
+    ``mechanism`` is :class:`PrivUnit` if left out.  ``examples`` is how many a client has, as far as that is public.
+    ``accuracy`` (percent) is what the task reaches without noise: a harder task bears less.
+
+    >>> plan = suggest(300, 15, 1290, 10.0)
+    >>> plan.releases, plan.rounds, plan.verdict
+    (1, 20, 'can learn')
+    >>> suggest(3, 3, 1290, 10.0).verdict
+    'cannot learn'
+    """
+    for name, value in (("clients", clients), ("per_round", per_round), ("dimension", dimension)):
+        require(value >= 1, name, value, "1 or more", "count them")
+    require(per_round <= clients, "per_round", per_round, f"at most the {clients} clients", "pick fewer")
+    require(is_finite(budget) and budget > 0.0, "budget", budget, "a finite number above 0", "10 is common")
+    require(examples is None or examples >= 1, "examples", examples, "1 or more", "leave it out")
+    require(0.0 < accuracy < 100.0, "accuracy", accuracy, "between 0 and 100 percent", "95 suits simple tasks")
+    mechanism = PrivUnit(l2=1.0) if mechanism is None else mechanism
+    setting = _Setting(
+        clients=clients, per_round=per_round, dimension=dimension, budget=float(budget), mechanism=mechanism,
+        examples=examples,
+    )  # fmt: skip
+    known = mechanism.noise_to_signal(dimension, max(mechanism.least_epsilon, min(budget, mechanism.most_epsilon)))
+    require(is_finite(known), "mechanism", mechanism.name, "one that states its noise", "use privunit")
+    return _plan(setting, 1.0 if accuracy >= _EASY else _HARDER)
+
+
+def _plan(setting: _Setting, ease: float) -> ReleasePlan:
+    releases = setting.best()
+    rounds = max(1, setting.clients * releases // setting.per_round)
+    noise, fine = setting.noise(releases), _learns(setting, ease)
+    return ReleasePlan(
+        releases=releases, epsilon=setting.epsilon(releases), rounds=rounds,
+        step=_DISTANCE / math.sqrt(rounds * (1.0 + noise / setting.per_round)),
+        per_release=math.sqrt(noise), per_round=math.sqrt(noise / setting.per_round),
+        noise_to_signal=setting.of_run(releases), bearable=ease * setting.bearable(),
+        verdict="can learn" if fine else "cannot learn",
+        needed_clients=None if fine else _first(setting, ease, "clients", _up_to(setting.clients, _CLIENTS)),
+        needed_budget=None if fine else _first(setting, ease, "budget", _up_to(setting.budget, _BUDGET)),
+        needed_dimension=None if fine else _first(setting, ease, "dimension", _down_from(setting.dimension)),
+    )  # fmt: skip
+
+
+def _learns(setting: _Setting, ease: float) -> bool:
+    return setting.of_run(setting.best()) <= ease * setting.bearable()
+
+
+def _first(setting: _Setting, ease: float, name: str, values: Sequence[Any]) -> Any:
+    """Return the first of the values with which it could learn, all else being as it is; later ones are better yet."""
+    place = bisect_left(values, True, key=lambda value: _learns(replace(setting, **{name: value}), ease))
+    return values[place] if place < len(values) else None
+
+
+def _up_to(start: float, end: float) -> list[Any]:
+    """Return round numbers above the start: 1, 2, 5, 10, 20, 50, ..."""
+    steps = (lead * 10**power for power in range(-3, 9) for lead in (1, 2, 5))
+    return [value for value in steps if start < value <= end]
+
+
+def _down_from(start: int) -> list[int]:
+    return [int(value) for value in reversed(_up_to(9, start - 1))]
