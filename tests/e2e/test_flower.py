@@ -215,10 +215,13 @@ def test_5_the_simulation_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     state, script = tmp_path / "sim.state", load_script()
     with script.Deployment(tmp_path / "s", 10, simulation=True) as made:
         config = {"rounds": 3, "clients": 10, "per-round": 3, "latency": "virtual", "checkpoint": str(state)}
-        with Run(made, "sim", **config) as run:
+        with Run(made, "sim", **config, rehearse=True) as run:
             said = run.end()
     found = Checkpoint.read(state)
     assert found.round == 3, said
+    assert "rehearsal: 10 of 10 answered" in said
+    columns = found.selector[1]
+    assert (columns["timings"] == columns["picks"] + 1).all()
     ledger = SqliteLedger(made.folder / "simulated" / f"{found.run}.db")
     assert ledger.simulation
     for node in range(10):

@@ -136,6 +136,7 @@ def played(
     return SimpleNamespace(
         error="", history=strategy.history, model=model, clients=clients, selector=chooser, sent=grid.sent,
         checkpoint=[p.name for p in folder.glob("*.state*")],
+        rehearsed=sum(m.metadata.message_type == "query.rehearsal" for client in clients for m in client.seen),
     )  # fmt: skip
 
 
@@ -240,6 +241,11 @@ PARAMETERS = (
     Parameter("step", ({}, {"step": 0.5}), lambda whole, half: close(half.model, whole.model / 2)),
     Parameter("average", ({"call": {"num_rounds": 2}}, {"average": 0.5, "call": {"num_rounds": 2}}),
               lambda last, mean: close(mean.model, last.model * (0.1 * 0.5 + 0.9))),
+    Parameter("rehearse", ({"rehearse": False}, {"rehearse": True}, {"rehearse": True, "latency": two_groups(3)}),
+              lambda a, b, c: [s.rehearsed for s in (a, b, c)] == [0, 3, 3]
+              and [s.selector.cohort.timings.tolist() for s in (a, b, c)] == [[1] * 3, [2] * 3, [2] * 3]
+              and close(c.selector.cohort.rate, sum(
+                  1 / two_groups(3).sample(stream(0, "flower latency", n)) for n in (0, 1)) / 2)),
     Parameter("seed", tuple({"latency": two_groups(3), "seed": n, "call": {"num_rounds": 2}} for n in (1, 2)),
               lambda a, b: virtual(a, 1) and virtual(b, 2)),
     Parameter("start.grid", ({"nodes": 3}, {"nodes": 4, "selector": selector(clients=4)}),
@@ -304,7 +310,7 @@ def answered(
         reply=reply, replies=sent, note=Note.of(reply) if reply.has_content() else None,
         ledgers=[path.name for path in ledgers],
         charge=rows[-1] if rows else None, kept=len(list(folder.rglob("*.reply"))),
-        numbers=dict(reply.content.metric_records["metrics"]) if reply.has_content() else {},
+        numbers=dict(reply.content.metric_records.get("metrics", {})) if reply.has_content() else {},
     )  # fmt: skip
 
 
@@ -402,6 +408,11 @@ LINES = (
          lambda a, b: (a.numbers, b.numbers) == ({"num-examples": 1}, {"num-examples": 80, "loss": 0.5})),
     Line("messages", tuple(f"{SIMULATED}[replies]\nmessages = {kinds}\n" for kinds in ([], ["evaluate"])),
          lambda a, b: (a.reply.has_error(), b.reply.has_error()) == (True, False), {"kind": "evaluate"}),
+    Line("rehearse", replying("", "rehearse = false", "rehearse = true"),
+         lambda a, b, c: [s.reply.has_error() for s in (a, b, c)] == [True, True, False]
+         and {**c.reply.content} == {"pausefl": {"name": "a"}}, {"kind": "query.rehearsal"}),
+    Line("rehearse", (SIMULATED, f"{SIMULATED}[replies]\nrehearse = false\n"),
+         lambda a, b: (a.reply.has_error(), b.reply.has_error()) == (False, True), {"kind": "query.rehearsal"}),
     Line("keep", replying("keep = 1", "keep = 3"), lambda a, b: (a.kept, b.kept) == (1, 3), {"releases": 4}),
     Line("keep", replying("keep = 0", "keep = 1"),
          lambda a, b: Refusal.of(a.reply.error) == Refusal("repeated", 1) and b.note.replayed

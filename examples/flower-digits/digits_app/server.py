@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
     config: Any = context.run_config
     clients, per_round = config["clients"], config["per-round"]
     examples: dict[int | str, float] = {f"client-{number}": size for number, size in enumerate(sizes(clients))}
-    options: dict[str, Any] = {key: config[key] for key in ("latency", "names", "fewer", "wait")}
+    options: dict[str, Any] = {key: config[key] for key in ("latency", "names", "fewer", "wait", "rehearse")}
     options["checkpoint"] = config["checkpoint"] or None
     if options["latency"] == "virtual":
         options["latency"] = FlooredNormal(np.linspace(0.1, 1.0, clients), std=0.05, floor=0.05)

@@ -36,6 +36,10 @@ def client_data(partition: int, partitions: int) -> tuple[Tensor, Tensor]:
     return x[TEST + partition :: partitions], y[TEST + partition :: partitions]
 
 
+def made_up_data(examples: int) -> tuple[Tensor, Tensor]:
+    return torch.rand(examples, 64), torch.randint(10, (examples,))
+
+
 def sizes(partitions: int) -> list[int]:
     rest = len(_digits()[1]) - TEST
     return [len(range(partition, rest, partitions)) for partition in range(partitions)]

@@ -16,9 +16,19 @@ from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 from flwr.supercore import log
 
 from pausefl.errors import ConfigError, PauseError, require
-from pausefl.flower.protocol import METRICS, RECORD, Note, Refusal, arrays_in, read_request, record_of
+from pausefl.flower.protocol import (
+    METRICS,
+    RECORD,
+    REHEARSAL,
+    Note,
+    Refusal,
+    arrays_in,
+    read_request,
+    record_of,
+    rehearsal_reply,
+)
 from pausefl.flower.simulation import in_simulation
-from pausefl.owner.gate import Gate, Numbers, measured
+from pausefl.owner.gate import Gate, Numbers, measured, rehearse
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Refused, refusing
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -82,6 +92,10 @@ class PrivateUpdate:
                     f"{path}: simulation is true, but this is no simulation; 'pausefl owner init' makes "
                     "the file of a deployment"
                 )
+        if msg.metadata.message_type == REHEARSAL:
+            # Without the app's state: it may hold something of the data.
+            rehearse(owner, lambda: _asked(app, msg, replace(context, state=RecordDict())), log)
+            return rehearsal_reply(owner.name)
         kind = msg.metadata.message_type.partition(".")[0]
         if kind != "train":
             numbers = measured(owner, kind, lambda: _numbers(_asked(app, msg, context)), log)

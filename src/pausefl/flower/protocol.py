@@ -19,6 +19,8 @@ RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
 METRICS = "metrics"
 """The metric record of a reply."""
+REHEARSAL = "query.rehearsal"
+"""The type of a message that asks for a rehearsal: Flower takes it to the app's function ``app.query("rehearsal")``."""
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
@@ -115,6 +117,18 @@ class Note:
         sensible = all(is_finite(value) and cast(float, value) > 0.0 for value in loud)
         level = NoiseLevel(*(float(cast(float, value)) for value in loud)) if sensible else None
         return Note(name, cast(int, releases), told, found.get("replayed") is True, level)
+
+
+def rehearsal_reply(name: str) -> RecordDict:
+    """Return the answer to a rehearsal: who it is, and nothing else."""
+    return RecordDict({RECORD: ConfigRecord({"name": name})})
+
+
+def name_in(message: Message | None) -> str | None:
+    """Return who answered a rehearsal; None if nobody did."""
+    found = message.content.config_records.get(RECORD) if message is not None and message.has_content() else None
+    name = None if found is None else found.get("name")
+    return name if isinstance(name, str) else None
 
 
 def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:

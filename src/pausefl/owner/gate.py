@@ -153,6 +153,19 @@ def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.L
     return _allowed(owner, {})
 
 
+def rehearse(owner: Owner, work: Callable[[], object], log: logging.Logger = _LOG) -> None:
+    """Do a round's work on made-up data, if the owner allows it; what it returns, and whether it fails, stays here.
+
+    Ledger and data are not touched by this.  Whether ``work`` leaves the data alone is for the caller to see to.
+    """
+    if not owner.rehearse:
+        raise Refused("not-allowed", "the owner allows no rehearsals; replies.rehearse = true would")
+    try:
+        run_and_undo(work)
+    except BaseException as error:
+        _tell(log, "pausefl: the rehearsal failed; its error stays here", error)
+
+
 def _tell(log: logging.Logger, text: str, error: BaseException) -> None:
     """Log an error of the app; a log that fails must not show either."""
     with suppress(BaseException):

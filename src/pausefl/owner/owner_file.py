@@ -29,7 +29,8 @@ class Owner:
 
     ``name`` is how the server knows the node, and the subject of its ledger.  ``ledger_id`` is the id of the one
     ledger that these terms may be used with.  ``examples`` is what every reply tells as the number of examples;
-    ``keep`` says how many replies are kept to be sent again.
+    ``keep`` says how many replies are kept to be sent again.  ``rehearse`` allows rehearsals, in which the app works on
+    made-up data and is timed.
 
     ``simulation`` marks terms for data that needs no protection.  Only there ``allow`` names numbers of the app that
     may leave as they are, ``messages`` names kinds of message that are served beside training, and ``ledger`` is the
@@ -44,6 +45,7 @@ class Owner:
     batch_norm: BatchNorm = "refuse"
     examples: int = 1
     keep: int = 2
+    rehearse: bool = False
     simulation: bool = False
     allow: frozenset[str] = frozenset()
     messages: frozenset[str] = frozenset()
@@ -62,6 +64,7 @@ class Owner:
 class _Replies(Section):
     examples: int = Field(default=1, ge=1, le=2**53)
     keep: int = Field(default=2, ge=0, le=1000)
+    rehearse: bool | None = None
     allow: list[Annotated[str, Field(min_length=1)]] | None = None
     messages: list[Literal["evaluate", "query"]] | None = None
 
@@ -165,6 +168,7 @@ def owner_of(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any] |
         mechanism=MECHANISMS[mechanism.pop("kind")](**mechanism),
         examples=file.replies.examples,
         keep=file.replies.keep,
+        rehearse=file.simulation if file.replies.rehearse is None else file.replies.rehearse,
         simulation=file.simulation,
         allow=frozenset(file.replies.allow or ()),
         messages=frozenset(file.replies.messages or ()),

@@ -104,6 +104,48 @@ def test_a_training_that_fails_is_like_any_other(
     assert other.charges == 1
 
 
+REHEARSING = """
+@app.query("rehearsal")
+def rehearse(message, context):
+    seen = os.path.exists(DATA)
+    print("state", len(context.state), "sees the data", seen, flush=True)
+    context.state["kept"] = ConfigRecord({"seen": seen})
+    BODY
+"""
+
+
+@pytest.mark.parametrize("body", ["return answer(message, changed(message))", "os._exit(3)", "raise ValueError"])
+def test_a_rehearsal_runs_in_a_box_without_the_data(
+    body: str, node: Any, kit: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("flwr").propagate = True
+    data = tmp_path / "data"
+    data.mkdir()
+    with_data = node.limited(data=(data,))
+    training = """
+@app.train()
+def train(message, context):
+    print("trains", os.path.exists(DATA), flush=True)
+    context.state["kept"] = ConfigRecord({"patient": 17})
+    return answer(message, changed(message))
+"""
+    code = kit.HEAD + training + REHEARSING.replace("BODY", body)
+    bundle = with_data.app(code.replace("DATA", repr(str(data)))).content
+    refused = with_data.ask(bundle, kind="query.rehearsal")
+    assert Refusal.of(refused.error) == Refusal("not-allowed")
+    assert "sees" not in caplog.text
+    owner = node.guard.owner
+    owner.write_text(owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
+    with_data.ask(bundle)
+    assert "trains True" in caplog.text
+    kept = kit.state_of(with_data)
+    reply = with_data.ask(bundle, kind="query.rehearsal")
+    assert dict(reply.content) == {"pausefl": {"name": "clinic"}}
+    assert "state 0 sees the data False" in caplog.text
+    assert kit.state_of(with_data) == kept
+    assert node.charges == 1
+
+
 def test_the_reasons_stay_in_the_owners_log(node: Any, kit: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("flwr").propagate = True
     reply = node.ask(node.app(kit.train_in('raise ValueError("patient \\x1b[31m17")')).content)

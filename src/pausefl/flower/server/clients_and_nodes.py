@@ -189,15 +189,16 @@ class AvailableClients:
         self._nodes = NodeNames(self._clients(), names, state.name)
         self.here: dict[ClientId, int] = {}
 
-    def ready(self, grid: TimedGrid, number: int) -> list[ClientId]:
+    def ready(self, grid: TimedGrid, number: int, *, everybody: bool = False) -> list[ClientId]:
         """Return who is there and has budget left, as far as is known; nobody if the run is over.
 
-        Too few nodes are an error: more may be started.  Too few budgets are the end, which nothing can change.
+        With ``everybody`` all clients are waited for.  Too few nodes are an error: more may be started.  Too few
+        budgets are the end, which nothing can change.
         """
-        self._nodes.know(self._clients())
-        found = self._nodes.present(
-            grid, self._selector.per_round, self._wait, least=self._least, without=self._state.exhausted
-        )
+        clients = self._clients()
+        self._nodes.know(clients)
+        wanted = sum(one not in self._state.exhausted for one in clients) if everybody else self._selector.per_round
+        found = self._nodes.present(grid, wanted, self._wait, least=self._least, without=self._state.exhausted)
         self.here = dict(found.nodes)
         self.learn(found.releases)
         ready = [client for client in self.here if client not in self._state.exhausted]

@@ -49,6 +49,15 @@ def weight_key(inner: Strategy) -> str | None:
     return next((key for part in _parts(inner) if isinstance(key := getattr(part, "weighted_by_key", None), str)), None)
 
 
+def record_keys(inner: Strategy) -> tuple[str, str]:
+    """Return the names by which a strategy, or the one it wraps, sends model and configuration."""
+    arrays, config = (
+        next((key for part in _parts(inner) if isinstance(key := getattr(part, name, None), str)), default)
+        for name, default in (("arrayrecord_key", "arrays"), ("configrecord_key", "config"))
+    )
+    return arrays, config
+
+
 def in_types_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
     """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
     if set(arrays) != set(model):

@@ -27,6 +27,7 @@ from pausefl.flower.server.checkpoint import Checkpoints
 from pausefl.flower.server.clients_and_nodes import AvailableClients, Names
 from pausefl.flower.server.inner_strategy import in_types_of, least_evaluation, least_round, weight_key
 from pausefl.flower.server.model_steps import flat_model, shaped, stepped
+from pausefl.flower.server.rehearsal import rehearse as time_all
 from pausefl.flower.server.timed_grid import ChosenGrid, Exchange, TimedGrid
 from pausefl.flower.server.training_rounds import Plan, PlayedRound, RunState, play
 from pausefl.owner.request_and_reply import TrainingRequest
@@ -48,7 +49,8 @@ class PauseStrategy(Strategy):
     them stricter, and never less strict.  ``aggregation``, ``step``, ``average``: what the server makes of the updates,
     see :class:`~pausefl.privacy.aggregation.Aggregation`; with ``"matched"`` the replies' noise sets the weights by
     which the inner strategy averages, and how far the model moves towards what it returns.  An inner strategy that
-    does not weigh replies gets the step only.
+    does not weigh replies gets the step only.  ``rehearse``: before the first round of a run, but not after a
+    resume, all clients at once are asked to work on made-up data, so that the selector knows how fast they are.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
     counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
@@ -71,6 +73,7 @@ class PauseStrategy(Strategy):
         aggregation: Rule = "plain",
         step: float = 1.0,
         average: float = 0.0,
+        rehearse: bool = False,
         seed: int = 0,
     ) -> None:
         if not isinstance(selector, Selector):
@@ -84,7 +87,7 @@ class PauseStrategy(Strategy):
         require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
         least = least_round(inner, selector.per_round)
         self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
-        self._fewer, self._poll, self._seed = fewer, poll, seed
+        self._fewer, self._poll, self._seed, self._rehearses = fewer, poll, seed, rehearse
         needed = selector.per_round if fewer == "error" else least
         self._candidates = partial(AvailableClients, selector, names, needed, wait)
         self._aggregator = Aggregator(Aggregation(aggregation, step, average))
@@ -220,6 +223,15 @@ class PauseStrategy(Strategy):
         """The model that is evaluated, and returned in the end: the latest, or the mean of models with ``average``."""
         model, mean = self._state.model, self._aggregator.mean
         return model if mean is None else shaped(mean, model)
+
+    def rehearse(self, grid: TimedGrid, plan: Plan) -> None:
+        """Time everybody who is there, if that was asked for and the run is new, and tell the selector."""
+        if not self._rehearses or self._repeated is not None:
+            return
+        nodes = {client: self._available.here[client] for client in self._available.ready(grid, 1, everybody=True)}
+        taken = time_all(grid, nodes, self._inner, self._state.model, plan, by_name=self._names == "hello")
+        self._selector.expect(answers.latencies(self._latency, 0, self._selector.cohort, self._seed, taken, {}))
+        self.save()
 
     def exchange(self, grid: TimedGrid, messages: Iterable[Message], timeout: Seconds) -> Iterable[Message]:
         """Send a round's messages and time the replies."""

@@ -116,11 +116,17 @@ class Plan:
     evaluate_config: ConfigRecord
     evaluate: Callable[[int, ArrayRecord], MetricRecord | None] | None
 
+    @property
+    def ttl(self) -> Seconds:
+        """After how long a request expires."""
+        return max(self.timeout, _LEAST_TTL)
+
 
 def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) -> Result:
     """Play on from ``state``, which is saved after each round; end early when too few clients have budget left."""
     result, start = state.result, time.monotonic()
     if state.rounds == 0:
+        strategy.rehearse(grid, plan)
         _evaluate(plan, 0, strategy.scored, result)
     while state.rounds < plan.rounds and strategy.over() is None:
         number = state.rounds + 1
@@ -154,7 +160,7 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
 def _expiring(messages: Iterable[Message], plan: Plan) -> list[Message]:
     listed = list(messages)
     for message in listed:
-        message.metadata.ttl = min(message.metadata.ttl, max(plan.timeout, _LEAST_TTL))
+        message.metadata.ttl = min(message.metadata.ttl, plan.ttl)
     return listed
 
 
