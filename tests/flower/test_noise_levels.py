@@ -15,7 +15,7 @@ from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import PrivUnit
 from pausefl.privacy.mechanisms.base import NoiseLevel
 
-QUIET = NoiseLevel(1e-3, 1.0)
+QUIET = NoiseLevel(1.0, 1e-9)
 
 
 def telling(tools, *levels: NoiseLevel | None, shift: float = 1.0):
@@ -48,7 +48,7 @@ def moved(result, tools, name: str = "b") -> float:
 
 
 def test_the_quieter_weigh_more(start, tools):
-    loud = NoiseLevel(3e-3, 1.0)
+    loud = NoiseLevel(3.0, 1e-9)
     result = strategy(tools, 2, aggregation="matched").start(telling(tools, QUIET, loud), start, num_rounds=1)
     assert moved(result, tools) == pytest.approx(0.25, abs=1e-6)  # weights 3 : 1 for 0 and 1
     result = strategy(tools, 2).start(telling(tools, QUIET, loud), start, num_rounds=1)
@@ -73,7 +73,7 @@ def test_replies_that_tell_no_noise_are_averaged_plainly(start, tools):
 
 def test_a_liar_gains_a_bounded_weight(start, tools):
     """One of three claims to be a million times quieter: it counts as 16 times quieter, 16 / 18 of the whole."""
-    lying = NoiseLevel(QUIET.noise / 1e6, 1.0)
+    lying = NoiseLevel(QUIET.noise / 1e6, QUIET.signal)
     result = strategy(tools, 3, aggregation="matched").start(telling(tools, QUIET, QUIET, lying), start, num_rounds=1)
     assert moved(result, tools) == pytest.approx((16 * 2 + 1) / 18, abs=1e-6)
 
@@ -154,6 +154,6 @@ def test_real_clients_tell_what_their_owners_file_means(clients, start, tools):
     run = tools.wrapped(chooser=tools.selector(2, 2), aggregation="matched")
     run.start(tools.grid_of(clients[:2]), start, num_rounds=1)
     quiet, loud = (PrivUnit(l2=1.0).noise_level(15, epsilon).noise for epsilon in (2.0, 0.5))
-    weights = np.array([quiet / loud, 1.0])
+    weights = np.array([(quiet + 1.0) / (loud + 1.0), 1.0])
     shares = weights / weights.sum()
     assert run._aggregator.state()["first"][0] == pytest.approx(float(shares**2 @ [loud, quiet]), rel=1e-6)

@@ -9,11 +9,12 @@ from pausefl.cli import main
 from pausefl.errors import ConfigError
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.run_data import RunData
-from pausefl.studies.load import load_study, study_names
+from pausefl.studies.load import load_study, names_beyond_the_paper, study_names
 from pausefl.studies.measured import KINDS
 from pausefl.studies.study import Order
 from pausefl.studies.trained import TrainedStudy
 
+BEYOND = ["never-collapse"]
 PAPER = [
     "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
     "small-iid-r2", "small-noniid",
@@ -27,7 +28,8 @@ def trained(name: str) -> TrainedStudy:
 
 
 def test_the_papers_studies_are_all_there() -> None:
-    assert study_names() == sorted([*KINDS, *PAPER])
+    assert study_names() == sorted([*KINDS, *PAPER, *BEYOND])
+    assert names_beyond_the_paper() == BEYOND
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -35,7 +37,7 @@ def test_the_papers_studies_compare_its_policies(name: str) -> None:
     assert {"pause", "sa-pause", "fastest", "all", "all (no privacy)"} < set(trained(name).about.policies)
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", [*PAPER, *BEYOND])
 def test_every_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
     study = trained(name)
     tasks = study.tasks(tmp_path, "smoke")
@@ -46,7 +48,7 @@ def test_every_study_runs_at_smoke_scale(name: str, tmp_path: Path) -> None:
     assert all(run.summary["max_leakage"] is None for run in free)
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", [*PAPER, *BEYOND])
 @pytest.mark.parametrize("scale", ["full", "half"])
 def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
     study = trained(name)
@@ -58,7 +60,7 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
 @pytest.mark.parametrize(
     ("policy", "overrides", "words"),
     [
-        ("all (without privacy)", [], "only '(no privacy)' may follow"),
+        ("all (without privacy)", [], "only '(no privacy)' or '(matched)' may follow"),
         ("sa-pause (as published)", [], "the policy is called 'sa-pause-as-published'"),
         ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
         ("all", ["selection.policy=random"], "--set selection.policy would"),

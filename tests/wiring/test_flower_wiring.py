@@ -234,10 +234,10 @@ PARAMETERS = (
     Parameter("epsilon", ({}, {"epsilon": 0.5}), lambda free, strict: noise(free) < 0.1 < 5.0 < noise(strict)),
     Parameter("clip", ({}, {"clip": 0.5}), lambda free, strict: close(free.model, mean_of({0: 10, 1: 20, 2: 30}))
               and close(strict.model, sum(w * np.minimum(step(n), 0.25) for n, w in enumerate((1, 2, 3))) / 6)),
-    Parameter("aggregation", tuple({"aggregation": rule, "per_client": ("4e5", "8e5", "4e5")}
-                                   for rule in ("plain", "matched")),
-              lambda plain, matched: close(plain.model, mean_of({0: 10, 1: 20, 2: 30}))
-              and close(matched.model, mean_of({0: 10, 1: 80, 2: 30}))),
+    Parameter("aggregation", tuple({"aggregation": rule, "per_client": ("1.0", "4e5", "4e5")}
+                                   for rule in ("plain", "matched")),  # once in 10^5 the noise of client 0 is so small
+              lambda plain, matched: np.abs(plain.model).max() > 20.0
+              and np.abs(matched.model - mean_of({1: 20, 2: 30})).max() < 10.0),
     Parameter("step", ({}, {"step": 0.5}), lambda whole, half: close(half.model, whole.model / 2)),
     Parameter("average", ({"call": {"num_rounds": 2}}, {"average": 0.5, "call": {"num_rounds": 2}}),
               lambda last, mean: close(mean.model, last.model * (0.1 * 0.5 + 0.9))),

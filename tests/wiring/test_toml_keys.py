@@ -292,7 +292,7 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
         step = s["server.step"]
         if s["server.aggregation"] == "matched":
             ratios = mechanism_of(s).noise_to_signal(updates.shape[1], np.array(epsilons)) ** 2
-            parts = parts / ratios
+            parts = parts / (ratios + 1.0)
             noise = (parts / parts.sum()) ** 2 @ ratios
             first = first or noise
             memory = 1.0 / (1.0 - s["server.average"])

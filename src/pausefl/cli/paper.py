@@ -35,14 +35,14 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """Judge each claim of the paper by the runs in a folder, and write the page."""
-    from pausefl.studies.claims.page import CLAIMS, claims_page
+    from pausefl.studies.claims.page import claims_page, judged
     from pausefl.studies.evidence import gather
 
     evidence = gather(folder)
     if as_json:
         rows = [
-            {"claim": c.text, "tested": c.test, "findings": [asdict(found) for found in c.judge(evidence)]}
-            for c in CLAIMS
+            {"claim": claim.text, "tested": claim.test, "findings": [asdict(found) for found in findings]}
+            for claim, findings in judged(evidence)
         ]
         typer.echo(json.dumps(rows, indent=1))
         return

@@ -31,8 +31,8 @@ class Aggregation:
     """How a round's releases become a change of the model.
 
     ``plain`` weighs releases as it is told and takes the whole ``step``.  ``matched`` is for releases that get noisier:
-    it divides each weight by the noise of the release, and shortens the step of a round that is too noisy.  ``average``
-    is the share of the mean of models that stays from round to round; the mean is scored, but never trained from.
+    the noisier a release, the less it weighs, and the noisier a round, the shorter its step.  ``average`` is the share
+    of the mean of models that stays from round to round; the mean is scored, but never trained from.
     """
 
     rule: Rule = "plain"
@@ -51,16 +51,20 @@ class Aggregation:
         return 1.0 / (1.0 - self.average)
 
 
-def matched_weights(plain: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the weights of least noise: the plain ones, each divided by the noise of its release; their ratios count.
+def matched_weights(plain: FloatArray, noise: FloatArray, signal: float) -> FloatArray:
+    """Return the plain weights, each divided by how far its release may be from what all clients mean.
 
-    Laws: none is negative, and the largest is above 0.  Of two releases with the same plain weight, the louder never
-    weighs more.  With equal noise they are the plain ones, to the bit.
+    That is its ``noise``, and the difference between clients, which is at most ``signal``, the largest that an update
+    can be: where noise is small beside it, everybody's data counts.  Only ratios of weights matter.
 
-    >>> matched_weights(np.ones(2), np.array([1.0, 4.0])).tolist()
+    Laws: none is negative, and one is above 0.  Of two releases with the same plain weight, the louder never weighs
+    more.  With equal noise they are the plain ones, to the bit.
+
+    >>> matched_weights(np.ones(2), np.array([1.0, 7.0]), 1.0).tolist()
     [1.0, 0.25]
     """
-    return np.asarray(plain * (noise.min() / noise))
+    apart = noise + signal
+    return np.asarray(plain * (apart.min() / apart))
 
 
 def matched_step(noise: float, first: float, signal: float, memory: float) -> float:
@@ -109,11 +113,10 @@ class Aggregator:
             self._told = True
             return plain, step
         loudest = max(known, key=lambda level: level.noise)
-        noise = np.array([(level or loudest).noise for level in levels])
-        longest = np.sqrt([(level or loudest).signal for level in levels])
-        weights = matched_weights(plain, noise)
+        noise, signals = (np.array([getattr(x or loudest, name) for x in levels]) for name in ("noise", "signal"))
+        weights = matched_weights(plain, noise, float(signals.mean()))
         shares = weights / weights.sum()
-        total, signal = float(shares**2 @ noise), float(shares @ longest) ** 2
+        total, signal = float(shares**2 @ noise), float(shares @ np.sqrt(signals)) ** 2
         if math.isnan(self._first):
             self._first = total
         return weights, step * matched_step(total, self._first, signal, self.settings.memory)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -40,6 +40,10 @@ class Evidence:
             ]
             if both:
                 yield study, both
+
+    def without(self, studies: Collection[str]) -> Evidence:
+        """Return the runs of all other studies."""
+        return replace(self, runs={name: found for name, found in self.runs.items() if name not in studies})
 
     def rows(self, kind: type[Measurement]) -> Iterator[tuple[str, Rows]]:
         """Yield the studies that measured this, with their rows."""

@@ -1,4 +1,4 @@
-"""Where studies are found: the paper's by name, anyone's by the path of a TOML file."""
+"""Where studies are found: the paper's and those beyond it by name, anyone's by the path of a TOML file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from pausefl.system.toml_sections import read_toml
 
 
 def study_names() -> list[str]:
-    """Return the names of the paper's studies."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _paper().iterdir() if entry.name.endswith(".toml"))
+    """Return the names of the studies that come with the package."""
+    return sorted(_shipped("paper") | _shipped("beyond"))
+
+
+def names_beyond_the_paper() -> list[str]:
+    """Return the names of the studies of what the paper does not have."""
+    return sorted(_shipped("beyond"))
 
 
 def load_study(name: str) -> Study:
-    """Return a study of the paper by name, or any study by the path of its file."""
-    path = Path(name)
-    if name in study_names():
-        content = read_toml(_paper() / f"{name}.toml")
+    """Return a study that comes with the package by name, or any study by the path of its file."""
+    path, shipped = Path(name), _shipped("paper") | _shipped("beyond")
+    if name in shipped:
+        content = read_toml(shipped[name])
     elif path.suffix == ".toml" and path.is_file():
         content = read_toml(path)
     else:
@@ -38,5 +43,6 @@ def load_study(name: str) -> Study:
     return kind.read(path.stem if path.suffix else name, about, content)
 
 
-def _paper() -> Traversable:
-    return files("pausefl.studies") / "paper"
+def _shipped(folder: str) -> dict[str, Traversable]:
+    entries = (files("pausefl.studies") / folder).iterdir()
+    return {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}

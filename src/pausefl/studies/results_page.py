@@ -15,11 +15,12 @@ from pausefl.studies.load import load_study, study_names
 from pausefl.studies.trained import TrainedStudy
 
 CHARTS = {
+    "accuracy against rounds": "accuracy-round",
     "accuracy against latency": "accuracy-seconds",
     "leakage against latency": "leakage-max-seconds",
     "leakage against rounds": "leakage-max-round",
 }
-"""The charts that are the paper's figures; the report has the rest."""
+"""The charts that are figures of the paper, or of a study beyond it; the report has the rest."""
 
 
 def write_results(folder: Path, page: Path, made_with: str) -> Path:

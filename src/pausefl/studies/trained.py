@@ -1,7 +1,8 @@
 """A study of training: one configuration under several policies and seeds, as a TOML file that anyone can copy.
 
-Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off),
-seeds, and ``half``: the overrides that make it an evening's work on two cores.
+Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off,
+``all (matched)`` aggregates by the noise), seeds, and ``half``: the overrides that make it an evening's work on two
+cores.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ SMOKE = (
 """What every study becomes in a few seconds: the embedded digits, few clients, few rounds."""
 
 
-_VARIANTS = {"": (), "(no privacy)": ("privacy.enabled=false",)}
+_VARIANTS = {
+    "": (),
+    "(no privacy)": ("privacy.enabled=false",),
+    "(matched)": ("server.aggregation=matched", "server.average=0.97"),
+}
 """What may follow a policy's name, and what it sets."""
 
 
@@ -70,7 +75,7 @@ class TrainedStudy(Study):
         plain, _, rest = policy.partition(" ")
         if rest not in _VARIANTS:
             known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
-            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' may follow a name{known}")
+            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' or '(matched)' may follow a name{known}")
         chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
         for override in overrides:
             key = override.partition("=")[0].strip()

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from pausefl.studies.claims.beyond_claims import BEYOND
 from pausefl.studies.claims.claim import Claim, Finding
 from pausefl.studies.claims.measurement_claims import MEASURED
 from pausefl.studies.claims.training_claims import TRAINED
 from pausefl.studies.evidence import Evidence
+from pausefl.studies.load import names_beyond_the_paper
 
-CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED)
+CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *BEYOND)
 
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")
 
 
+def judged(evidence: Evidence) -> list[tuple[Claim, list[Finding]]]:
+    """Return each claim with what the runs say of it; the paper's are judged by studies of the paper alone."""
+    paper = evidence.without(names_beyond_the_paper())
+    return [(claim, list(claim.judge(evidence if claim in BEYOND else paper))) for claim in CLAIMS]
+
+
 def claims_page(evidence: Evidence, made_with: str) -> str:
     """Return the page: an overview, then each claim with its test and its findings."""
-    judged = [(claim, list(claim.judge(evidence))) for claim in CLAIMS]
+    found = judged(evidence)
+    ours = [(claim, findings) for claim, findings in found if claim in BEYOND and findings]
+    paper = [(claim, findings) for claim, findings in found if claim not in BEYOND]
     lines = [
         "# The paper's claims, measured",
         "",
@@ -28,13 +38,13 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         "correction for that: of twenty intervals, one misses by chance.",
         "",
         *_coverage(evidence),
-        "| claim | verdict |",
-        "|---|---|",
-        *(f"| {claim.text} | {_overall(findings)} |" for claim, findings in judged),
-        "",
+        *_overview(paper),
     ]
-    for claim, findings in judged:
-        lines += [f"## {claim.text}", "", f"*Tested:* {claim.test}", ""]
+    if ours:
+        lines += ["Beyond the paper:", "", *_overview(ours)]
+    for claim, findings in (*paper, *ours):
+        beyond = "Beyond the paper: " if claim in BEYOND else ""
+        lines += [f"## {beyond}{claim.text}", "", f"*Tested:* {claim.test}", ""]
         if findings:
             lines += ["| study | verdict | measured |", "|---|---|---|"]
             lines += [f"| {f.study} | {_LOUD.get(f.verdict, f.verdict)} | {f.figure} |" for f in findings]
@@ -44,6 +54,11 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         if claim.explanation and any(f.verdict not in _FOR for f in findings):
             lines += [f"*Possible explanation:* {claim.explanation}", ""]
     return "\n".join(lines)
+
+
+def _overview(claims: Sequence[tuple[Claim, Sequence[Finding]]]) -> list[str]:
+    rows = (f"| {claim.text} | {_overall(findings)} |" for claim, findings in claims)
+    return ["| claim | verdict |", "|---|---|", *rows, ""]
 
 
 def _coverage(evidence: Evidence) -> list[str]:
