@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 
 import numpy as np
 import pytest
@@ -29,17 +30,28 @@ def file(tmp_path):
     return tmp_path / "hospital" / "owner.toml"
 
 
-def test_the_shipped_client_passes_and_the_owner_is_left_alone(file):
+def called(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return ended.value.code, capsys.readouterr()
+
+
+def test_the_shipped_client_passes_and_the_owner_is_left_alone(file, tmp_path, capsys, monkeypatch):
+    """Nothing changes in the owner's folder, or in the state folder, where a client notes each of its ledgers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
     def content():
-        return {path: hashlib.sha256(path.read_bytes()).digest() for path in file.parent.rglob("*") if path.is_file()}
+        return {path: hashlib.sha256(path.read_bytes()).digest() for path in tmp_path.rglob("*") if path.is_file()}
 
     file.with_name("ledger.db").unlink()  # it need not even be there
     before = content()
-    replies, arrays = audit_client(file, runs=FEW, error=RARE)
-    assert (replies.source, arrays.source) == ("whole replies", "noised arrays")
-    assert replies.passed and replies.event == "nothing but noised arrays differs", replies
-    assert arrays.passed and arrays.claimed == replies.claimed == pytest.approx(1.0)
-    assert content() == before
+    code, seen = called(capsys, "audit", "--owner", file, "--runs", FEW, "--confidence", 1 - RARE, "--json")
+    replies, arrays = json.loads(seen.out)
+    assert not code and (replies["source"], arrays["source"]) == ("whole replies", "noised arrays")
+    assert replies["attainable"] is None and replies["lower"] == 0.0 and np.isfinite(arrays["attainable"])
+    assert replies["event"] == "nothing but noised arrays differs", replies
+    assert arrays["passed"] and arrays["claimed"] == replies["claimed"] == pytest.approx(1.0)
+    assert content() == before and os.environ["XDG_STATE_HOME"] == str(tmp_path / "state")
 
 
 def examples_told(message, context, app):
@@ -103,22 +115,27 @@ def noised_again(message, context, app):
     ],
 )
 def test_a_reply_that_tells_is_found(file, mod, event):
-    replies, _ = audit_client(file, runs=FEW, error=RARE, mod=mod)
+    (replies,) = audit_client(file, runs=FEW, error=RARE, mod=mod)
     assert replies.verdict == "BROKEN" and replies.lower == float("inf") and replies.event == event
 
 
+_bare = {}
+
+
 def bare_bias(message, context, app):
-    """One tensor leaves as the app returns it."""
-    trained = []
+    """One tensor leaves as the app returns it, also if it is asked for again."""
+    asked = message.content["pausefl"]["round"]
 
     def listening(msg, ctx):
+        _bare.pop(asked, None)
         answer = app(msg, ctx)
-        trained.append(answer.content["arrays"])
+        if answer.has_content() and "bias" in answer.content.get("arrays", {}):
+            _bare[asked] = answer.content["arrays"]["bias"]
         return answer
 
     reply = PrivateUpdate()(message, context, listening)
-    if reply.has_content() and trained and "bias" in trained[0]:
-        reply.content["arrays"]["bias"] = trained[0]["bias"]
+    if reply.has_content() and asked in _bare:
+        reply.content["arrays"]["bias"] = _bare[asked]
     return reply
 
 
@@ -146,18 +163,9 @@ def test_a_client_that_refuses_everything_is_an_error(file):
         audit_client(file, runs=FEW, mod=refusing)
 
 
-def test_the_command(file, capsys):
-    def run(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        return ended.value.code, capsys.readouterr()
-
-    code, seen = run("audit", "--owner", file, "--runs", FEW, "--confidence", 1 - RARE, "--json")
-    rows = json.loads(seen.out)
-    assert not code and [row["source"] for row in rows] == ["whole replies", "noised arrays"]
-    assert rows[0]["attainable"] is None and rows[0]["lower"] == 0.0 and np.isfinite(rows[1]["attainable"])
+def test_what_the_command_refuses(file, capsys):
     for words in (("audit",), ("audit", "laplace", "--epsilon", 1, "--owner", file)):
-        code, seen = run(*words)
+        code, seen = called(capsys, *words)
         assert code == 2 and "exactly one of the two" in seen.err
-    assert "left out with --owner" in run("audit", "--owner", file, "--epsilon", 1)[1].err
-    assert "--epsilon" in run("audit", "laplace")[1].err
+    assert "left out with --owner" in called(capsys, "audit", "--owner", file, "--epsilon", 1)[1].err
+    assert "--epsilon" in called(capsys, "audit", "laplace")[1].err

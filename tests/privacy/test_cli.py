@@ -85,6 +85,8 @@ def test_show_multiplies_each_release_by_its_own_dimension(tmp_path):
 def test_an_option_that_is_gone_says_so(path):
     error = run("ledger", "show", path, "--dimension", 25818, code=2)
     assert error == "pausefl: --dimension is gone: each row of the ledger has its own\n"
+    error = run("ledger", "restore", path, "--head", "0" * 64, code=2)
+    assert error.startswith("pausefl: --head is gone: give --releases N, ") and error.count("\n") == 1
 
 
 def test_retire(path):
@@ -110,7 +112,8 @@ def test_retire_before_the_first_release(tmp_path):
     """A lost ledger counts as spent: whoever makes a new one for the same data retires it at once."""
     path = SqliteLedger.create(tmp_path / "l.db").path
     assert "0 subjects; name one with --subject" in run("ledger", "retire", path, "--yes", code=2)
-    assert "never is retired: 0 of 0" in run("ledger", "retire", path, "--yes", "--subject", "never")
+    told = run("ledger", "retire", path, "--yes", "--subject", "never")
+    assert told == "never is retired: no release was made, and none will be, for ever\n"
     (found,) = json.loads(run("ledger", "show", path, "--json"))
     assert (found["releases"], found["spent"], found["bound"], found["schedule"]) == (0, 0.0, 0.0, "retired")
     assert "never: 0 releases" in run("ledger", "show", path)

@@ -31,7 +31,10 @@ MOVED = {
 }
 """Commands that have a new name: the old one says so and does nothing."""
 
-GONE = {("pausefl ledger show", "--dimension"): "each row of the ledger has its own"}
+GONE = {
+    ("pausefl ledger show", "--dimension"): "each row of the ledger has its own",
+    ("pausefl ledger restore", "--head"): "give --releases N, how many releases the server has received in all",
+}
 """Options that are no longer there, and why."""
 
 

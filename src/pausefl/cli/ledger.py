@@ -120,7 +120,8 @@ def retire(
             raise ConfigError(f"retiring {who!r} cannot be undone; add --yes if you mean it")
         typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
     spent = retire_for_ever(ledger, who)
-    typer.echo(f"{who} is retired: {spent.epsilon:.6g} of {spent.budget:g} were left and are spent now, for ever")
+    left = f"{spent.epsilon:.6g} of {spent.budget:g} were left and are spent now"
+    typer.echo(f"{who} is retired: {left if spent.play > 1 else 'no release was made, and none will be'}, for ever")
 
 
 @commands.command()

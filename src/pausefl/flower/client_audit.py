@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,19 +42,23 @@ _TRIALS = 60
 _SHAPES = {"weight": (8, 7), "bias": (8,)}
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only a place for a private folder
 """Where Linux keeps files in memory: thousands of ledgers are made, and none has to last."""
-_NODE = 5
+_NODE, _STATE = 5, "XDG_STATE_HOME"
 
 
 def audit_client(path: Path, *, runs: int = 4000, error: float = 0.01, mod: Mod | None = None) -> list[Audit]:
     """Attack the client that this owner's file describes; the first finding is about replies, the second about arrays.
 
-    ``mod`` is what stands between messages and app.
+    If the replies tell something there is no second: no noise would make good for that.  ``mod`` is what stands between
+    messages and app.
     """
     path = path.absolute()
     owner = read_owner(path)
     if owner.simulation:
         raise ConfigError(f"{path}: simulation is true, and lets out numbers on purpose; audit a deployment's file")
-    with TemporaryDirectory(prefix="pausefl-audit-", dir=_MEMORY if _MEMORY.is_dir() else None) as folder, _quiet():
+    with (
+        TemporaryDirectory(prefix="pausefl-audit-", dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
+        _apart(folder),
+    ):
         client = _Client(owner, read_toml(path), Path(folder), mod or PrivateUpdate())
         # The mechanism is at its loudest where the schedule is: the first release.
         epsilon = client.epsilon()
@@ -65,6 +70,8 @@ def audit_client(path: Path, *, runs: int = 4000, error: float = 0.01, mod: Mod 
 
         lower = math.inf if leak else 0.0
         replies = found("whole replies", lower, math.inf, leak or "nothing but noised arrays differs")
+        if leak:
+            return [replies]
         guarantee, bound = owner.mechanism.guarantee, bound_for(owner.mechanism)
         arrays = attack(
             client.trial, guarantee, bound, runs=runs, error=error, low_bits=True, sizes=(MANY,), least=_TRIALS
@@ -225,11 +232,18 @@ def _without_noise(reply: Message) -> bytes:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the client's log to itself: it tells of every training that fails, as it should."""
-    log = logging.getLogger("flwr")
+def _apart(folder: str) -> Iterator[None]:
+    """Keep the client's log and its notes to itself.
+
+    It logs every training that fails, as it should, and notes every ledger in the user's state folder.
+    """
+    log, state = logging.getLogger("flwr"), os.environ.get(_STATE)
     before, log.disabled = log.disabled, True
+    os.environ[_STATE] = folder
     try:
         yield
     finally:
         log.disabled = before
+        os.environ.pop(_STATE)
+        if state is not None:
+            os.environ[_STATE] = state
