@@ -53,7 +53,7 @@ def review(
 @commands.command(name="list")
 def show(owner: Owner = None, apps: Apps = None, as_json: AsJson = False) -> None:
     """Print the apps that may run on this node."""
-    from pausefl.flower.node.box import printable
+    from pausefl.flower.node.clean_log import printable
 
     found = _apps(owner, apps).read()
     if as_json:
@@ -72,7 +72,7 @@ def withdraw(
     apps: Apps = None,
 ) -> None:
     """Take an app off the list: it does not run from the next message on."""
-    from pausefl.flower.node.box import printable
+    from pausefl.flower.node.clean_log import printable
 
     gone = _apps(owner, apps).withdraw(sha256)
     typer.echo(printable(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more"))
@@ -157,7 +157,7 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
 
 def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
-    from pausefl.flower.node.box import printable
+    from pausefl.flower.node.clean_log import printable
 
     named = bundle.app
     lines = [f"{named['publisher']}/{named['name']} {named['version']}, as it calls itself", f"SHA-256 {bundle.sha256}"]
@@ -168,6 +168,8 @@ def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     if before is not None:
         lines.append(f"compared with {before[0].sha256[:8]}, reviewed {before[0].reviewed}:")
     for path, content in bundle.files.items():
-        lines.append(f"  {len(content):>9,} bytes  {path}" + (f"  ({changed[path]})" if path in changed else ""))
+        marks = [changed[path]] if path in changed else []
+        marks += [] if path.isascii() else [f"WARNING: letters that may look like others, {path!a}"]
+        lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
     return [printable(line) for line in lines]

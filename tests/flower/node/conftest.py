@@ -172,7 +172,7 @@ def node(tmp_path: Path) -> Node:
     return node_of(make_owner(tmp_path / "owner"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kit() -> ModuleType:
     """This module: tests have no other way to import it."""
     return sys.modules[__name__]

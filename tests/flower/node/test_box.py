@@ -75,9 +75,11 @@ def test_what_is_written_is_gone_afterwards(tmp_path: Path) -> None:
 def test_a_readable_folder_must_not_hold_a_hidden_one(tmp_path: Path) -> None:
     (tmp_path / "owner").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
-    for data in (tmp_path, tmp_path / "owner", tmp_path / "link"):
+    for data in (tmp_path, tmp_path / "link"):
         with pytest.raises(ConfigError, match="must stay hidden; move one of them"):
             Box(data=(data,), hidden=(tmp_path / "owner",))
+    with pytest.raises(ConfigError, match="that folder must stay hidden; keep data elsewhere"):
+        Box(data=(tmp_path / "owner",), hidden=(tmp_path / "owner",))
     with pytest.raises(ConfigError, match="must stay hidden"):
         Box(hidden=(Path(sys.prefix) / "owner",))
     (tmp_path / "owner" / "data").mkdir()

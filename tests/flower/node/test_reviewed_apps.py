@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import zipfile
 from io import BytesIO
@@ -103,9 +104,50 @@ def test_a_bundle_that_swells_is_refused() -> None:
 
 
 def test_no_app_is_told_so(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(ConfigError, match=r"has no pyproject\.toml"):
-            load_bundle(path)
+    with pytest.raises(ConfigError, match=r"has no pyproject\.toml"):
+        load_bundle(tmp_path)
+    with pytest.raises(ConfigError, match="there is no file or folder"):
+        load_bundle(tmp_path / "nothing")
+
+
+def test_an_app_that_would_take_for_ever_to_read_is_refused(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    os.mkfifo(folder / "tried" / "pipe.py")
+    with pytest.raises(ConfigError, match=r"pipe.py' is a named pipe"):
+        load_bundle(folder)
+    (folder / "tried" / "pipe.py").unlink()
+    for text in (".".join(["a"] * 30_000) + " = 1", "#\n" * 200_000):
+        (folder / "pyproject.toml").write_text(text)
+        with pytest.raises(ConfigError, match=r"or a line of more than 1000 dots; refuse it"):
+            load_bundle(folder)
+        with pytest.raises(ConfigError, match=r"or a line of more than 1000 dots; refuse it"):
+            read_bundle(zipped({"pyproject.toml": text.encode()}))
+
+
+def test_without_a_terminal_nothing_is_put_on_the_list_unless_told(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    words = ["node", "review", str(folder), "--owner", str(node.guard.owner)]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "add --yes if it may" in capsys.readouterr().err
+    assert node.apps.read() == []
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--yes"])
+    assert not ended.value.code and load_bundle(folder).sha256 in node.apps
+
+
+def test_letters_that_look_like_others_are_marked(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "tried" / "cli\u0435nt.py").write_text("")  # a Cyrillic letter
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
+    assert len(marked) == 1 and "'tried/cli\\u0435nt.py'" in marked[0]
 
 
 def test_an_app_is_on_the_list_from_review_to_withdrawal(node: Any, kit: ModuleType) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
-from pausefl.flower.node import flower_parts, start
+from pausefl.flower.node import flower_parts, start, supernode
+from pausefl.flower.node.bundle import load_bundle
+from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.executor import environment
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
@@ -85,6 +91,74 @@ def test_the_owners_folder_is_hidden_and_checked(node: Any, tmp_path: Path) -> N
     (node.folder / "ledger.db").unlink()
     with pytest.raises(LedgerError):
         start.check(node.guard, INSECURE)
+
+
+def test_limits_under_which_no_app_could_be_loaded_are_refused(node: Any) -> None:
+    """Else every message would be paid for, and none trained."""
+    for limits in ({"memory": 1 << 27}, {"time_limit": 0.2}):
+        with pytest.raises(ConfigError, match="raise --memory-limit or --time-limit"):
+            start.check_limits(node.limited(**limits).guard.box)
+    start.check_limits(node.limited(memory=4 << 30).guard.box)
+
+
+def test_a_data_folder_with_a_pipe_starts_no_node(node: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data" / "pipe")
+    with pytest.raises(ConfigError, match="pipe' is a named pipe"):
+        start.check(node.limited(data=(tmp_path / "data",)).guard, INSECURE)
+
+
+def test_the_supernode_opens_no_bundle_that_was_not_reviewed(node: Any, kit: ModuleType, tmp_path: Path) -> None:
+    """And one that cannot be read does not end it."""
+    folder = kit.write_app(tmp_path / "unknown", kit.PLAIN)
+    for path in (folder, reviewed := kit.write_app(tmp_path / "reviewed", kit.PLAIN, version="2")):
+        with (path / "pyproject.toml").open("a") as file:
+            file.write("rate = 0.1\nrounds = 3\n")
+    node.apps.add(load_bundle(reviewed))
+    run = SimpleNamespace(override_config={"rate": 0.5})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supernode._messages, "get_fused_config_from_fab", supernode._messages.get_fused_config_from_fab)
+        supernode.read_reviewed_only(node.guard.reviewed)
+        read = supernode._messages.get_fused_config_from_fab
+        assert read(load_bundle(reviewed).content, run) == {"rate": 0.5, "rounds": 3}
+        for content in (load_bundle(folder).content, b"rubbish", b""):
+            assert read(content, run) == {"rate": 0.5}
+        node.guard.reviewed.write_text("rubbish")
+        assert read(load_bundle(reviewed).content, run) == {"rate": 0.5}
+
+
+def test_a_process_of_another_user_is_not_taken_for_the_supernode() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        start._check_listener(own.getsockname()[1])
+    if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
+        pytest.skip("only root can start a process of another user, with the system's Python")
+    code = "import socket, sys; one = socket.create_server(('127.0.0.1', 0))\n"
+    code += "print(one.getsockname()[1], flush=True); sys.stdin.read()"
+    words = ["/usr/bin/python3", "-c", code]
+    with subprocess.Popen(words, user="nobody", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
+        assert process.stdout is not None and process.stdin is not None
+        with pytest.raises(WorkerError, match="not to the SuperNode; start the node again"):
+            start._check_listener(int(process.stdout.readline()))
+        process.stdin.close()
+
+
+def test_what_others_write_into_the_log_is_one_line_of_bounded_length() -> None:
+    said, log = StringIO(), logging.getLogger("flwr")
+    handler = logging.StreamHandler(said)
+    hostile = "\x1b[2J\x9b31m\nINFO :  pausefl: all is well" + "x" * 5000
+    log.addHandler(handler)
+    others = {one: list(one.filters) for one in log.handlers}
+    try:
+        clean_log()
+        log.error("%s", hostile)
+        log.error("failed", exc_info=ValueError(hostile))
+    finally:
+        log.removeHandler(handler)
+        for one, filters in others.items():
+            one.filters = filters
+    one, other, end = said.getvalue().split("\n")
+    assert end == "" and other.startswith("failed (ValueError:  [2J 31m INFO :  pausefl")
+    assert one.isprintable() and other.isprintable() and len(one) == len(other) == 1000
 
 
 def test_a_file_for_simulations_starts_no_node(node: Any) -> None:

@@ -20,6 +20,8 @@ from typing import IO
 import pausefl
 from pausefl.errors import ConfigError, PauseError, is_finite, require
 from pausefl.flower.node import enter_box
+from pausefl.flower.node.clean_log import printable
+from pausefl.flower.node.plain_files import require_plain_files
 
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
@@ -70,10 +72,17 @@ class Box:
             if covered:
                 raise ConfigError(f"the app may read {real}, but the box has a {covered[0]} of its own; move the files")
             inside = [str(path) for path in self.hidden if path.resolve().is_relative_to(real)]
+            if str(real) in map(os.path.realpath, inside):
+                raise ConfigError(f"the app may read {real}, but that folder must stay hidden; keep data elsewhere")
             if inside:
                 raise ConfigError(f"the app may read {real}, but {inside[0]} in it must stay hidden; move one of them")
 
-    def run(self, command: Sequence[str], request: bytes, limit: int, log: Callable[[str], None]) -> bytes:
+    def check_folders(self) -> None:
+        """Refuse data, or code outside of Python's folders, by which an app could reach a process outside."""
+        for folder in {*self.data, *map(Path, code_folders())} if self.closed else ():
+            require_plain_files(folder)
+
+    def run(self, command: Sequence[str], request: bytes, limit: int, log: Callable[[str], None]) -> bytearray:
         """Run a command with ``request`` as its input, and return what it puts out, ``limit`` bytes at most.
 
         What it says on stderr goes to ``log`` line by line, without control characters.
@@ -95,7 +104,7 @@ class Box:
 
     def _listen(
         self, process: subprocess.Popen[bytes], pipes: Sequence[IO[bytes]], limit: int, log: Callable[[str], None]
-    ) -> bytes:
+    ) -> bytearray:
         end = time.monotonic() + self.time_limit
         out, lines = bytearray(), _Lines(log)
         over = os.pidfd_open(process.pid)
@@ -124,7 +133,7 @@ class Box:
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if ended is None or ended.si_code != os.CLD_EXITED or ended.si_status:
             raise BoxError(f"the app ended with status {ended and ended.si_status}")
-        return bytes(out)
+        return out
 
     def _command(self, command: Sequence[str]) -> list[str]:
         if not self.closed:
@@ -171,14 +180,14 @@ def pack(*parts: bytes) -> bytes:
     return b"".join(struct.pack("!Q", len(part)) + part for part in parts)
 
 
-def unpack(packed: bytes, count: int) -> list[bytes]:
-    """Return the parts; refuse anything that ``pack`` would not have made of so many."""
-    parts, place = [], 0
+def unpack(packed: bytes | bytearray, count: int) -> list[memoryview]:
+    """Return the parts, without a copy; refuse anything that ``pack`` would not have made of so many."""
+    parts, place, given = [], 0, memoryview(packed)
     for _ in range(count):
-        head = packed[place : place + 8]
+        head = given[place : place + 8]
         size = struct.unpack("!Q", head)[0] if len(head) == 8 else len(packed)
         place += 8 + size
-        parts.append(packed[place - size : place])
+        parts.append(given[place - size : place])
     if place != len(packed):
         raise BoxError(f"{len(packed)} bytes cannot be read as {count} parts")
     return parts
@@ -192,11 +201,6 @@ def code_folders() -> list[str]:
     paths = [Path(entry) for entry in sys.path if entry and Path(entry).is_absolute()]
     kept = [path for path in paths if path.exists() and (path != Path.cwd() or path == _PACKAGE)]
     return [str(path) for path in kept if not any(path.is_relative_to(up) for up in (sys.prefix, sys.base_prefix))]
-
-
-def printable(text: str) -> str:
-    """Return text that others wrote as one line that a terminal shows and does not obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _end(process: subprocess.Popen[bytes], *, gently: bool) -> None:

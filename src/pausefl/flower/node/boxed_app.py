@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from multiprocessing import reduction
 from pathlib import Path
+from typing import Any
 
 from flwr.clientapp.client_app import LoadClientAppError
 from flwr.common.serde import context_from_proto, message_from_proto, recorddict_from_proto, recorddict_to_proto
@@ -16,16 +18,18 @@ from flwr.supercore.object_ref import load_app
 from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.flower.client import pass_through
+from pausefl.flower.node.array_bytes import to_bytes
 from pausefl.flower.node.box import pack, unpack
 from pausefl.flower.node.bundle import read_bundle
+from pausefl.flower.protocol import arrays_in
 
 
 def main() -> None:
-    """Read bundle, message, context and state from stdin; write the content of the answer, and the state, to stdout."""
+    """Read bundle, message, context and state from stdin; write the trained tensors, and the state, to stdout."""
     # What the app prints is for the owner's log: stdout is for the answer alone.
     with os.fdopen(os.dup(1), "wb") as out, tempfile.TemporaryDirectory() as folder:
         os.dup2(2, 1)
-        content, given, known, state = unpack(sys.stdin.buffer.read(), 4)
+        content, given, known, state = map(bytes, unpack(sys.stdin.buffer.read(), 4))
         message = message_from_proto(MessageBytes.FromString(given))
         context = context_from_proto(ContextBytes.FromString(known))
         context.state = recorddict_from_proto(RecordBytes.FromString(state))
@@ -34,7 +38,20 @@ def main() -> None:
         bundle.unpack(Path(folder))
         os.chdir(folder)
         pass_through()
+        _send_torch_by_value()
+        _, model = arrays_in(message.content)
         app = load_app(bundle.components["clientapp"], LoadClientAppError, folder)
         answer = app(message=message, context=context)
-        parts = [recorddict_to_proto(records) for records in (answer.content, context.state)]
-        out.write(pack(*(part.SerializeToString() for part in parts)))
+        _, trained = arrays_in(answer.content)
+        out.write(pack(to_bytes(model, trained), recorddict_to_proto(context.state).SerializeToString()))
+
+
+def _send_torch_by_value() -> None:
+    """Let torch's loaders send tensors between processes as bytes: to share memory they connect, which no app can."""
+    register: Any = reduction.register
+
+    def by_value(kind: type, how: Any) -> None:
+        if kind.__module__.partition(".")[0] != "torch":
+            register(kind, how)
+
+    reduction.register = by_value  # type: ignore[assignment]

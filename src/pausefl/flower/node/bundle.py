@@ -17,8 +17,10 @@ import click
 from flwr.cli.build import build_fab_from_disk
 
 from pausefl.errors import ConfigError
+from pausefl.flower.node.plain_files import require_plain_files
 
 _MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
+_MOST_TOML, _MOST_DOTS = 1 << 18, 1000  # a key of many parts takes the reader of TOML a time that grows with its square
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
     EOFError,
@@ -87,8 +89,12 @@ def load_bundle(path: Path) -> Bundle:
     """Return the bundle of an app's folder, built as ``flwr run`` builds it, or the one in a ``.fab`` file."""
     if path.is_file():
         return read_bundle(path.read_bytes())
+    if not path.is_dir():
+        raise ConfigError(f"there is no file or folder {path}; name an app's folder, or a .fab file")
     if not (path / _CONFIGURATION).is_file():
         raise ConfigError(f"{path} is no app: it has no {_CONFIGURATION}; name an app's folder, or a .fab file")
+    require_plain_files(path)
+    _check_configuration((path / _CONFIGURATION).read_bytes())
     try:
         return read_bundle(build_fab_from_disk(path))
     except (ValueError, click.ClickException) as error:
@@ -105,12 +111,21 @@ def read_bundle(content: bytes) -> Bundle:
             if sum(entry.file_size for entry in entries) > _MOST_BYTES:
                 raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; refuse it")
             bundle = Bundle(content, {name: archive.read(name) for name in names})
+        _check_configuration(bundle.files[_CONFIGURATION])
         bundle.app  # noqa: B018 - it must be readable
     except _UNREADABLE as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"this is no app's bundle ({error}); build it with 'flwr build'") from None
     return bundle
+
+
+def _check_configuration(text: bytes) -> None:
+    """Refuse a configuration that would take for ever to read."""
+    if len(text) > _MOST_TOML or any(line.count(b".") > _MOST_DOTS for line in text.splitlines()):
+        raise ConfigError(
+            f"{_CONFIGURATION} has more than {_MOST_TOML} bytes, or a line of more than {_MOST_DOTS} dots; refuse it"
+        )
 
 
 def _check_names(names: Sequence[str]) -> None:

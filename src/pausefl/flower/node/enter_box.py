@@ -12,6 +12,7 @@ Reference: user_namespaces(7), mount_namespaces(7), pivot_root(2), capabilities(
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -35,12 +36,22 @@ _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
 _DEATH_SIGNAL, _DUMPABLE, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 24, 38, 22, 47
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
-# By machine: its audit number, mount_setattr, socket, and the system calls that are refused.  Calls that reach other
-# processes, kernel keys or tracing; and io_uring, which opens sockets past the filter.
+_PROCESSES = 4096
+"""Processes and threads of the box's user at most; the kernel lets root have any number."""
+
+# System calls by machine.  Refused are connect, those that reach other processes, kernel keys or tracing, those that
+# make or enter namespaces, and io_uring, which opens sockets past the filter.
 _CALLS = {
-    "x86_64": (0xC000003E, 442, 41, (101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427)),
-    "aarch64": (0xC00000B7, 442, 198, (117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427)),
-}
+    "x86_64": {
+        "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
+        "refused": (42, 101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427),
+    },
+    "aarch64": {
+        "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
+        "refused": (203, 117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427),
+    },
+}  # fmt: skip
+_MOUNT_SETATTR, _CLONE3, _SET_LEASE = 442, 435, 1024  # on every machine
 
 
 def main() -> NoReturn:
@@ -64,17 +75,28 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     os.close(life)
     os.set_blocking(alive, False)
     _die_with_first(alive)
-    _build(plan["shown"], own=not plan["user"])
+    _build(plan["shown"], plan["memory"], own=not plan["user"])
     _give_up_rights(plan["user"])
     _die_with_first(alive)  # once more: the kernel forgets it where the user changes
     os.close(alive)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NPROC, _PROCESSES)
     if plan["memory"]:
-        resource.setrlimit(resource.RLIMIT_AS, (plan["memory"], plan["memory"]))
+        _limit(resource.RLIMIT_AS, plan["memory"])
     _call("prctl", _DUMPABLE, 0)
     _filter_calls()
-    command = plan["command"]
-    _run(lambda: os.execve(command[0], command, dict(os.environ)))  # noqa: S606 - told to
+    _run(lambda: _as_command(plan["command"]))
+
+
+def _as_command(command: list[str]) -> NoReturn:
+    os.setsid()  # a group of its own: what it sends to its group must not stop the first process
+    os.execve(command[0], command, dict(os.environ))  # noqa: S606 - told to
+
+
+def _limit(what: int, most: int) -> None:
+    _, old = resource.getrlimit(what)
+    most = most if old == resource.RLIM_INFINITY else min(most, old)
+    resource.setrlimit(what, (most, most))
 
 
 def _die_with_first(alive: int) -> None:
@@ -109,9 +131,10 @@ def _played(play: Callable[[], NoReturn]) -> NoReturn:
         os._exit(NO_BOX)
 
 
-def _build(shown: Mapping[str, str], *, own: bool) -> None:
+def _build(shown: Mapping[str, str], memory: int | None, *, own: bool) -> None:
     """Make a file system of what is shown, read-only, and of empty folders; leave the machine's behind.
 
+    The folders that can be written to lie in memory: together they hold ``memory`` bytes, or half of the machine's.
     ``own``: the user namespace is the box's own, so its limits may be changed.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
@@ -131,7 +154,7 @@ def _build(shown: Mapping[str, str], *, own: bool) -> None:
     Path("/new/dev/shm").mkdir()
     Path("/new/dev/fd").symlink_to("/proc/self/fd")
     for place in ("/new/tmp", "/new/dev/shm"):
-        _mount("box", place, "tmpfs", _NO_SUID | _NO_DEV, "mode=1777")
+        _mount("box", place, "tmpfs", _NO_SUID | _NO_DEV, f"mode=1777,size={memory // 2 if memory else '25%'}")
     for path in sorted(shown):  # parents first
         _show(shown[path], path)
         _restrict(f"/new{path}", _READ_ONLY | _NO_SUID | _NO_DEV, _RECURSIVE)
@@ -160,7 +183,7 @@ def _show(real: str, path: str) -> None:
 def _restrict(path: str, flags: int, how: int = 0) -> None:
     """Make a mount read-only and so on, with all below it where told so."""
     wanted = struct.pack("=QQQQ", flags, 0, 0, 0)
-    _call("syscall", _calls()[1], _HERE, path.encode(), how, wanted, len(wanted))
+    _call("syscall", _MOUNT_SETATTR, _HERE, path.encode(), how, wanted, len(wanted))
 
 
 def _give_up_rights(user: Sequence[int] | None) -> None:
@@ -177,17 +200,34 @@ def _give_up_rights(user: Sequence[int] | None) -> None:
 
 
 def _filter_calls() -> None:
-    """Allow Unix sockets only (some kinds, such as vsock, belong to no namespace), and refuse a few other calls."""
-    audit, _, socket, refused = _calls()
-    allow, refuse, kill = 0x7FFF0000, 0x00050000 | 13, 0x80000000  # 13: EACCES
-    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
-    steps = [
-        (load, 0, 0, 4), (equal, 1, 0, audit), (end, 0, 0, kill),
-        (load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (end, 0, 0, refuse),
+    """Refuse calls that lead out of the box, whatever is in its folders.
+
+    Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
+    or sends to a name, would reach whoever listens in a folder that is shown.
+    """
+    calls = _calls()
+    load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
+    allow, kill = (end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x80000000)
+    refuse, unknown = (end, 0, 0, 0x00050000 | errno.EACCES), (end, 0, 0, 0x00050000 | errno.ENOSYS)
+    word = [(load, 0, 0, 16 + 4 * place) for place in range(12)]  # two for each argument, the lower one first
+    local = [
+        word[0], (equal, 1, 0, 1), refuse,  # AF_UNIX
+        word[2], (mask, 0, 0, 0xF), (equal, 1, 0, 1), (equal, 0, 1, 5), allow, refuse,  # stream or seqpacket
     ]  # fmt: skip
-    for number in refused:
-        steps += [(equal, 0, 1, number), (end, 0, 0, refuse)]
-    steps += [(equal, 0, 3, socket), (load, 0, 0, 16), (equal, 1, 0, 1), (end, 0, 0, refuse), (end, 0, 0, allow)]
+    rules = {
+        **{number: [refuse] for number in calls["refused"]},
+        _CLONE3: [unknown],  # its flags are out of sight; the C library then takes clone
+        calls["clone"]: [word[0], (any_bit, 0, 1, _NEW_USER | _NEW_OTHERS), refuse, allow],
+        calls["fcntl"]: [word[2], (equal, 0, 1, _SET_LEASE), refuse, allow],  # it makes others wait
+        calls["sendto"]: [word[8], (equal, 1, 0, 0), refuse, word[9], (equal, 1, 0, 0), refuse, allow],
+        calls["socket"]: local,
+        calls["socketpair"]: local,  # also here: a datagram socket of a pair can still send to a name
+    }
+    steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
+    steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
+    for number, rule in rules.items():
+        steps += [(equal, 0, len(rule), number), *rule]
+    steps.append(allow)
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     _call("prctl", _SECCOMP, 2, struct.pack("@HP", len(steps), ctypes.addressof(program)), 0, 0)
 
@@ -196,7 +236,7 @@ def _write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="ascii")
 
 
-def _calls() -> tuple[int, int, int, tuple[int, ...]]:
+def _calls() -> dict[str, Any]:
     machine = platform.machine()
     if machine not in _CALLS:
         raise OSError(f"machine is {machine!r}, but the box knows {', '.join(_CALLS)} only")

@@ -16,6 +16,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 from flwr.supercore.utils import disable_process_dumping
 
+from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard, refusal
 
@@ -77,7 +78,7 @@ def install_guard(guard: Guard, task_type: str) -> None:
     def answer(message: Message, context: Context) -> Message:
         # Other kinds of task have other rights, and no mod stands before them.
         if task_type != TaskType.CLIENT_APP or len(bundles) != 1:
-            return refusal(message)
+            return refusal(message, "unreviewed")
         return guard.answer(bundles[0], message, context)
 
     def load(*_: object) -> Callable[[Message, Context], Message]:
@@ -119,4 +120,5 @@ def environment(role: str) -> dict[str, str]:
 
 def _begin() -> None:
     disable_process_dumping(strict=False)  # then a process of the same user cannot look into this one
+    clean_log()
     check_flower()

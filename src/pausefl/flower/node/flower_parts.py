@@ -21,6 +21,8 @@ _PARTS = {
         "run_superexec",
     ): "runtime_api_address insecure root_certificates_path superexec_auth_secret plugin_config "
     "parent_pid health_server_address runtime_dependency_install executor_type executor_config",
+    ("flwr.supernode.start_client_internal", "get_fused_config_from_fab"): "fab_file run",
+    ("flwr.app.metadata", "validate_message_type"): "message_type",
     ("flwr.supercore.object_ref", "load_app"): "module_attribute_str error_type project_dir",
     ("flwr.cli.build", "build_fab_from_disk"): "app",
     ("flwr.supernode.cli.flower_supernode", "flower_supernode"): "",

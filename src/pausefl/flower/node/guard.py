@@ -10,18 +10,19 @@ from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.common.serde import context_to_proto, message_to_proto, recorddict_from_proto
-from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
+from flwr.app.metadata import validate_message_type
+from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
 from pausefl.errors import is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
+from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.reviewed_apps import ReviewedApps
-from pausefl.flower.protocol import REHEARSAL, Refusal
+from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
+from pausefl.owner.request_and_reply import Reason
 
-_REPLY_TIMES, _REPLY_MORE = 2, 1 << 20
 MOST_STATE, STATE = 1 << 24, "pausefl-state"
 """Bytes of an app's state that are kept for its next message, and the name they are kept by."""
 
@@ -48,15 +49,9 @@ class Guard:
 
     def answer(self, bundle: bytes, message: Message, context: Context) -> Message:
         """Answer one message to the app in this bundle."""
-        try:
-            known = sha256(bundle) in ReviewedApps(self.reviewed)
-        except Exception as error:
-            log(ERROR, "pausefl: %s", error)
-            known = False
-        if not known:
-            log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
-            return refusal(message)
-
+        why = self._refuses(bundle, message)
+        if why is not None:
+            return refusal(message, why)
         end = time.monotonic()
 
         def app(asked: Message, given: Context) -> Message:
@@ -70,6 +65,26 @@ class Guard:
         reply = PrivateUpdate()(message, context, app)
         time.sleep(max(0.0, end - time.monotonic()))
         return reply
+
+    def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
+        """Say why a message does not even reach the gate."""
+        if not validate_message_type(message.metadata.message_type):
+            log(WARNING, "pausefl: a message of type %r cannot be answered", message.metadata.message_type)
+            return "bad-request"
+        try:
+            known = sha256(bundle) in ReviewedApps(self.reviewed)
+        except Exception as error:
+            log(ERROR, "pausefl: %s", error)
+            known = False
+        if not known:
+            log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
+            return "unreviewed"
+        try:
+            self.box.check_folders()
+        except Exception as error:
+            log(ERROR, "pausefl: %s", error)
+            return "unready"
+        return None
 
     def text(self) -> str:
         """Return it as text, for another process."""
@@ -85,26 +100,29 @@ class Guard:
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"])
 
 
-def refusal(message: Message) -> Message:
+def refusal(message: Message, why: Reason) -> Message:
     """Return the answer to a message whose app may not run."""
-    return Message(Refusal("unreviewed").error(), reply_to=message)
+    if not validate_message_type(message.metadata.message_type):
+        message.metadata.message_type = "train"  # Flower sends no answer of another type
+    return Message(Refusal(why).error(), reply_to=message)
 
 
 def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Message:
-    """Return the answer of the app in a bundle, run in the box; raise whatever goes wrong.
+    """Return the tensors that the app in a bundle trained, run in the box; raise whatever goes wrong.
 
-    The app's state in the context is kept for its next message, as Flower does it.
+    Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it.
     """
+    key, model = arrays_in(message.content)
     kept = context.state.config_records.get(STATE, ConfigRecord())
     bare = replace(context, state=RecordDict())
     known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
-    most = _REPLY_TIMES * len(known[0]) + _REPLY_MORE
-    reply = box.run(command, request, most + MOST_STATE, lambda line: log(INFO, "app says: %s", line))
-    content, state = unpack(reply, 2)
-    if len(content) > most or len(state) > MOST_STATE:
-        raise BoxError(f"the app returned {len(content)} bytes and a state of {len(state)}, which is too much")
+    most = len(pack(b"", b"")) + size_of(model) + MOST_STATE
+    trained, state = unpack(box.run(command, request, most, lambda line: log(INFO, "app says: %s", line)), 2)
+    if len(state) > MOST_STATE:
+        raise BoxError(f"the app has a state of {len(state)} bytes, but {MOST_STATE} are the most that is kept")
+    content = RecordDict({key: record_of(from_bytes(model, trained))})
     # One value of bytes, never read outside of the box: reading it can take any time, and memory.
-    context.state = RecordDict({STATE: ConfigRecord({STATE: state})})
-    return Message(recorddict_from_proto(RecordBytes.FromString(content)), reply_to=message)
+    context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state)})})
+    return Message(content, reply_to=message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.flower.node.box import Box, BoxError
@@ -21,6 +23,10 @@ from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 
 _PATIENCE = 60.0
+_LOOPBACK, _LISTENS = (
+    f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}",
+    "0A",
+)  # as the kernel writes them
 _INSIDE = """
 import os, socket, sys
 for path in sys.stdin.read().split("\\0"):
@@ -53,7 +59,9 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     own = [guard.owner, read_owner(guard.owner).ledger, guard.reviewed]
     guard = replace(guard, box=replace(guard.box, hidden=(*(path.resolve().parent for path in own), *secret)))
     if guard.box.closed:
+        guard.box.check_folders()
         check_box(guard.box, [str(path.resolve()) for path in own])
+        check_limits(guard.box)
     return guard
 
 
@@ -71,12 +79,24 @@ def check_box(box: Box, hidden: Sequence[str]) -> None:
         raise ConfigError("the box said nothing of itself; give --no-box and read what it does not protect")
 
 
+def check_limits(box: Box) -> None:
+    """Refuse limits under which no app could be loaded: each message would be paid for, and nothing trained."""
+    said: list[str] = []
+    try:
+        box.run([sys.executable, "-P", "-c", "import pausefl.flower.node.boxed_app"], b"", 100, said.append)
+    except BoxError as error:
+        raise ConfigError(
+            f"not even Flower can be loaded in the box ({said[-1] if said else error}); raise --memory-limit or "
+            "--time-limit"
+        ) from None
+
+
 def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> None:
     """Run the node until it is interrupted; raise if SuperNode or executor ends by itself."""
     secret, port = secrets.token_bytes(32), _free_port()
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        running["SuperNode"] = begin(secret, "supernode", str(port), *options)
+        running["SuperNode"] = begin(secret, "supernode", str(port), str(guard.reviewed), *options)
         _wait_for(port, running["SuperNode"])
         running["executor"] = begin(secret, "executor", f"127.0.0.1:{port}", guard.text())
         say("SuperNode and guarded executor run; Ctrl-C ends both")
@@ -118,6 +138,15 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None and time.monotonic() < end:
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
+                _check_listener(port)
                 return
         time.sleep(0.1)
     raise WorkerError(f"the SuperNode does not listen on 127.0.0.1:{port}, so the node stops; see what it said")
+
+
+def _check_listener(port: int) -> None:
+    """Refuse to talk to another user's process: it may have taken the port before the SuperNode could."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    users = [int(row[7]) for row in rows if row[1] == f"{_LOOPBACK}:{port:04X}" and row[3] == _LISTENS]
+    if users != [os.geteuid()]:
+        raise WorkerError(f"127.0.0.1:{port} belongs to user {users}, not to the SuperNode; start the node again")

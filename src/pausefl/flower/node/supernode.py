@@ -6,16 +6,22 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 from flwr.common.config import parse_config_args
+from flwr.supercore import log
 from flwr.supercore.utils import disable_process_dumping, get_flwr_home
 
 from pausefl.errors import ConfigError
 from pausefl.flower.client import NODE_KEY
+from pausefl.flower.node.bundle import sha256
+from pausefl.flower.node.clean_log import clean_log
+from pausefl.flower.node.reviewed_apps import ReviewedApps
 
 _supernode: Any = import_module("flwr.supernode.cli.flower_supernode")
+_messages: Any = import_module("flwr.supernode.start_client_internal")
 _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfile", "ssl_keyfile", "ssl_ca_certfile")
 
 
@@ -35,10 +41,27 @@ def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     return (get_flwr_home(), *([Path(key).expanduser().absolute().parent] if key else []))
 
 
-def run_supernode(port: str, *options: str) -> None:
+def run_supernode(port: str, reviewed: str, *options: str) -> None:
     """Be the SuperNode, until the parent ends; the executor's secret is read from stdin."""
     disable_process_dumping(strict=False)
+    clean_log()
+    read_reviewed_only(Path(reviewed))
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.
     sys.argv = ["flower-supernode", *options, *own, "--host", "127.0.0.1", "--port", port]
     _supernode.flower_supernode()
+
+
+def read_reviewed_only(reviewed: Path) -> None:
+    """Keep the SuperNode from opening bundles that are not on the list: it would, and a broken one would end it."""
+    read = _messages.get_fused_config_from_fab
+
+    def read_config(bundle: bytes, run: Any) -> Any:
+        try:
+            if sha256(bundle) in ReviewedApps(reviewed):
+                return read(bundle, run)
+        except Exception as error:
+            log(WARNING, "pausefl: the configuration of an app cannot be read", exc_info=error)
+        return run.override_config  # the guard answers the message, and refuses it
+
+    _messages.get_fused_config_from_fab = read_config

@@ -1,0 +1,54 @@
+"""Tensors as they leave the box: whatever the bytes are, names, types and shapes are the model's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from pausefl.errors import InvalidValueError
+from pausefl.flower.node.array_bytes import from_bytes, size_of, to_bytes
+
+TENSORS = npst.arrays(
+    dtype=st.sampled_from(["<f4", "<f8", "<f2", "<i8", "|b1"]),
+    shape=npst.array_shapes(min_dims=0, min_side=0, max_side=4),
+)
+MODELS = st.dictionaries(st.text(max_size=5), TENSORS, max_size=4)
+
+
+@given(MODELS)
+def test_tensors_come_back_as_they_were(model: dict[str, np.ndarray]) -> None:
+    sent = to_bytes(model, dict(reversed(model.items())))
+    assert len(sent) == size_of(model)
+    found = from_bytes(model, memoryview(sent))
+    assert list(found) == list(model)
+    for name, tensor in model.items():
+        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
+        assert found[name].tobytes() == tensor.tobytes()
+
+
+@given(MODELS, st.binary(max_size=300))
+def test_only_as_many_bytes_as_the_model_has_are_read(model: dict[str, np.ndarray], given: bytes) -> None:
+    if len(given) != size_of(model):
+        with pytest.raises(InvalidValueError, match=f"returned {len(given)} bytes, but the model has {size_of(model)}"):
+            from_bytes(model, given)
+
+
+def test_reading_takes_no_memory() -> None:
+    model = {"w": np.zeros(1000), "b": np.zeros((2, 3), dtype=np.float32)}
+    given = bytearray(size_of(model))
+    whole = np.frombuffer(given, np.uint8)
+    assert all(np.shares_memory(tensor, whole) for tensor in from_bytes(model, given).values())
+
+
+def test_other_names_shapes_and_kinds_are_refused() -> None:
+    model = {"w": np.zeros(3, dtype=np.float32)}
+    assert to_bytes(model, {"w": np.ones(3)}) == np.ones(3, dtype=np.float32).tobytes()  # floats of another size
+    for wrong in ({}, {"v": np.zeros(3)}, {"w": np.zeros(3), "v": np.zeros(3)}, {"w": np.zeros((3, 1))}):
+        with pytest.raises(InvalidValueError):
+            to_bytes(model, wrong)
+    for kind in (np.complex64, "U3", object):
+        with pytest.raises(TypeError):
+            to_bytes(model, {"w": np.zeros(3).astype(kind)})

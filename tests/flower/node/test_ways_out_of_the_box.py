@@ -1,0 +1,182 @@
+"""Ways by which a command in the box could reach a process outside, or make one wait: each is tried, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.flower.node import enter_box
+from pausefl.flower.node.box import Box, BoxError
+from pausefl.flower.node.plain_files import require_plain_files
+
+USERS = [
+    None,
+    pytest.param("nobody", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")),
+]
+TRY = """
+import ctypes, fcntl, json, os, signal, socket, subprocess, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(*words):
+    if libc.syscall(*words) < 0:
+        raise OSError(ctypes.get_errno(), "call")
+
+def new(kind):
+    return socket.socket(socket.AF_UNIX, kind)
+
+def worked(tries):
+    found = []
+    for name, one in tries.items():
+        try:
+            one()
+        except OSError:
+            continue
+        found.append(name)
+    print(json.dumps(found))
+"""
+
+
+def worked(tries: str, box: Box) -> list[str]:
+    said: list[str] = []
+    try:
+        out = box.run([sys.executable, "-c", f"{TRY}\n{tries}"], b"", 1 << 20, said.append)
+    except BoxError as error:
+        raise AssertionError(said) from error
+    found: list[str] = json.loads(bytes(out))
+    return found
+
+
+SOCKETS = """
+folder = {folder!r}
+def send(one, kind):
+    words = [[b"stolen"], [], 0] if kind == "sendmsg" else [b"stolen"]
+    getattr(one, kind)(*words, folder + "/datagram")
+
+def talk(kind):
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    one.sendall(b"x")
+    other.recv(1)
+
+worked({{
+    "connect": lambda: new(socket.SOCK_STREAM).connect(folder + "/stream"),
+    "connect a datagram": lambda: new(socket.SOCK_DGRAM).connect(folder + "/datagram"),
+    "sendto": lambda: send(new(socket.SOCK_DGRAM), "sendto"),
+    "sendmsg": lambda: send(new(socket.SOCK_DGRAM), "sendmsg"),
+    "raw": lambda: send(new(socket.SOCK_RAW), "sendmsg"),
+    "sendto of a pair": lambda: send(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0], "sendto"),
+    "sendmsg of a pair": lambda: send(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0], "sendmsg"),
+    "sendmsg of a raw pair": lambda: send(socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)[0], "sendmsg"),
+    "sendmsg of a stream": lambda: send(socket.socketpair()[0], "sendmsg"),
+    "a pair, fine": lambda: talk(socket.SOCK_STREAM),
+    "a pair of packets, fine": lambda: talk(socket.SOCK_SEQPACKET),
+}})
+"""
+
+
+def test_sockets_in_a_folder_are_out_of_reach(tmp_path: Path) -> None:
+    """A folder that is read-only does not help: to connect writes nothing into it."""
+    with socket.socket(socket.AF_UNIX) as stream, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram:
+        for one, name in ((stream, "stream"), (datagram, "datagram")):
+            one.bind(str(tmp_path / name))
+            one.setblocking(False)
+        stream.listen()
+        found = worked(SOCKETS.format(folder=str(tmp_path)), Box(data=(tmp_path,)))
+        assert found == ["a pair, fine", "a pair of packets, fine"]
+        for hear in (stream.accept, lambda: datagram.recv(10)):
+            with pytest.raises(BlockingIOError):
+                hear()
+
+
+CALLS = """
+new_user, clone, clone3 = 0x10000000, {{"x86_64": 56, "aarch64": 220}}[os.uname().machine], 435
+known = {known!r}
+
+def lease():
+    fcntl.fcntl(os.open(known, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+def cloned(number, *words):
+    child = libc.syscall(number, *words)
+    if child == 0:
+        os._exit(0)
+    if child < 0:
+        raise OSError("refused")
+
+def thread():
+    one = threading.Thread(target=print, args=("",), kwargs={{"file": sys.stderr}})
+    one.start()
+    one.join()
+
+arguments = (ctypes.c_uint64 * 8)(new_user, 0, 0, 0, signal.SIGCHLD)
+worked({{
+    "clone": lambda: cloned(clone, new_user | signal.SIGCHLD, 0, 0, 0, 0),
+    "clone3": lambda: cloned(clone3, ctypes.byref(arguments), ctypes.sizeof(arguments)),
+    "a lease": lease,
+    "a plain clone, fine": lambda: cloned(clone, signal.SIGCHLD, 0, 0, 0, 0),
+    "a thread, fine": thread,
+    "a program, fine": lambda: subprocess.run(["true"], check=True),
+}})
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_namespace_is_made_by_clone_and_no_lease_taken(user: str | None, tmp_path: Path) -> None:
+    (tmp_path / "known").touch()
+    tmp_path.chmod(0o755)
+    (tmp_path / "known").chmod(0o644)
+    if user:
+        os.chown(tmp_path / "known", 65534, 65534)  # a lease is for the owner of a file
+    found = worked(CALLS.format(known=str(tmp_path / "known")), Box(data=(tmp_path,), user=user))
+    assert found == ["a plain clone, fine", "a thread, fine", "a program, fine"]
+
+
+def test_a_signal_to_its_group_does_not_reach_the_process_outside() -> None:
+    """SIGSTOP would stop it, and so make the box last longer than its time limit."""
+    tries = "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\nos.kill(0, signal.SIGUSR1)\nprint('[]')"
+    assert worked(tries, Box()) == []
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_folders_in_memory_are_bounded(folder: str) -> None:
+    code = f"size = os.statvfs({folder!r}); print(size.f_blocks * size.f_frsize)"
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    assert worked(code, Box(memory=1 << 30)) == 1 << 29
+    assert worked(code, Box()) <= half // 2 + (1 << 20)
+
+
+@pytest.mark.parametrize("user", USERS[1:])
+def test_processes_are_bounded(user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "enter_box.py"
+    script.write_text(Path(enter_box.__file__).read_text().replace("_PROCESSES = 4096", "_PROCESSES = 20"))
+    monkeypatch.setattr(enter_box, "__file__", str(script))
+    tries = "worked({str(n): lambda: os.fork() or signal.pause() for n in range(40)})"
+    assert 0 < len(worked(tries, Box(user=user))) < 20
+
+
+def test_folders_with_anything_but_files_are_refused(tmp_path: Path) -> None:
+    """A pipe can be written to, also where its folder is read-only."""
+    deep = tmp_path / "data" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "x.csv").touch()
+    (deep / "link.csv").symlink_to("x.csv")
+    (deep / "up").symlink_to(tmp_path)
+    (deep / "nowhere").symlink_to("nothing")
+    require_plain_files(tmp_path / "data")
+    Box(data=(tmp_path / "data",)).check_folders()
+    os.mkfifo(deep / "pipe")
+    with pytest.raises(ConfigError, match=r"pipe' is a named pipe, a socket or a device"):
+        Box(data=(tmp_path / "data",)).check_folders()
+    (deep / "pipe").rename(tmp_path / "pipe")
+    (deep / "link").symlink_to(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="link' is a named pipe"):
+        require_plain_files(tmp_path / "data")
+    (deep / "link").unlink()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(deep / "s"))
+        with pytest.raises(ConfigError, match="move it away"):
+            require_plain_files(tmp_path / "data")
