@@ -133,7 +133,7 @@ def start(
 
 def _terms(box: Box) -> str:
     kind = "in a box" if box.closed else "without a box"
-    limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB" if box.memory else "")
+    limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB per process" if box.memory else "")
     who = f" as {box.user}" if box.user else ""
     return f"{kind}{who}, for at most {limits}, and read {', '.join(map(str, box.data)) or 'no data folder'}"
 

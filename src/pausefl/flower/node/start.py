@@ -81,13 +81,14 @@ def check_box(box: Box, hidden: Sequence[str]) -> None:
 
 def check_limits(box: Box) -> None:
     """Refuse limits under which no app could be loaded: each message would be paid for, and nothing trained."""
-    said: list[str] = []
+    # With too little memory some libraries do not fail, but wait for ever.
+    brief, command = replace(box, time_limit=min(box.time_limit, _PATIENCE)), "import pausefl.flower.node.boxed_app"
     try:
-        box.run([sys.executable, "-P", "-c", "import pausefl.flower.node.boxed_app"], b"", 100, said.append)
+        brief.run([sys.executable, "-P", "-c", command], b"", 100, lambda line: None)
     except BoxError as error:
+        limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB" if box.memory else "")
         raise ConfigError(
-            f"not even Flower can be loaded in the box ({said[-1] if said else error}); raise --memory-limit or "
-            "--time-limit"
+            f"with {limits} not even Flower can be loaded in the box ({error}); raise --memory-limit or --time-limit"
         ) from None
 
 
