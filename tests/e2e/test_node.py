@@ -157,7 +157,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def noised(told: dict[str, Any], releases: int) -> None:
     """Check a reply: the update is noise around at most the clip, and the rest are constants."""
     assert told["error"] is None
-    assert told["numbers"] == {"metrics": {"num-examples": 1}, "pausefl": {"name": "clinic", "releases": releases}}
+    note = told["numbers"]["pausefl"]
+    assert note == {"name": "clinic", "releases": releases, "noise": note["noise"], "signal": 1.0}
+    assert told["numbers"] == {"metrics": {"num-examples": 1}, "pausefl": note}
     assert 3 < np.linalg.norm(told["update"]) < 1e3
 
 

@@ -70,7 +70,8 @@ def test_an_app_without_the_mod_is_noised_and_charged(node: Any, kit: ModuleType
     reply = node.ask(node.app().content)
     assert node.charges == 1
     assert reply.content["metrics"] == {"num-examples": 1}
-    assert reply.content["pausefl"] == {"name": "clinic", "releases": 1}
+    note = dict(reply.content["pausefl"])
+    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0}
     assert np.linalg.norm(kit.update(reply)) > 3  # the clip is 1: the rest is noise
 
 
@@ -352,7 +353,8 @@ def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int)
     os.kill(victim, 0)
     assert list(reply.content) == ["arrays", "metrics", "pausefl"]
     assert reply.content["metrics"] == {"num-examples": 1}
-    assert reply.content["pausefl"] == {"name": "clinic", "releases": 1}
+    note = dict(reply.content["pausefl"])
+    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0}
     assert np.linalg.norm(kit.update(reply)) < 1e3  # of an update whose entries are a million, the clip left 1
 
 
