@@ -13,7 +13,8 @@ from pausefl.report.charts import Axes
 from pausefl.report.report_files import Report, ReportSection, curve_figure, write_images, write_page
 from pausefl.report.series import lines_by
 from pausefl.studies.load import load_study
-from pausefl.studies.measured import KINDS, Measurement
+from pausefl.studies.measured import KINDS, Budgets, Measurement
+from pausefl.studies.measured.budgets import verdicts
 from pausefl.studies.measured.study import MeasuredStudy, read_rows, write_rows
 from pausefl.studies.study import Order, Progress, Row, Rows
 
@@ -135,3 +136,13 @@ def test_what_a_measured_study_cannot_do_is_refused(asked: dict, words: str, tmp
     with pytest.raises(InvalidValueError, match=words):
         measured("g-function").play(Order(out=tmp_path / "out", **asked), lambda _: [])
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_learns_where_it_says_so_and_not_where_it_does_not() -> None:
+    """Both settings are far from where the verdict turns, so a seed decides nothing."""
+    settings = [("digits", "hog", 30, 5, 40.0), ("digits", "hog", 10, 5, 1.0)]
+    rows = list(Budgets(settings=settings, seeds=1, without_noise_rounds=40).rows())
+    assert verdicts(rows) == [True, True]
+    assert rows[0]["accuracy"] > 88.0 > 40.0 > rows[1]["accuracy"]
+    wrong = [row | {"bearable": 1e-9} for row in rows]
+    assert verdicts(wrong) == [False, True]

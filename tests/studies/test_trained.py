@@ -14,7 +14,7 @@ from pausefl.studies.measured import KINDS
 from pausefl.studies.study import Order
 from pausefl.studies.trained import TrainedStudy
 
-BEYOND = ["never-collapse"]
+BEYOND = ["never-collapse", "whole-update", "whole-update-noniid"]
 PAPER = [
     "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
     "small-iid-r2", "small-noniid",
@@ -28,8 +28,8 @@ def trained(name: str) -> TrainedStudy:
 
 
 def test_the_papers_studies_are_all_there() -> None:
-    assert study_names() == sorted([*KINDS, *PAPER, *BEYOND])
-    assert names_beyond_the_paper() == BEYOND
+    assert study_names() == sorted([*KINDS, *PAPER, *BEYOND, "plan-verdicts"])
+    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "plan-verdicts"])
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -60,7 +60,7 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
 @pytest.mark.parametrize(
     ("policy", "overrides", "words"),
     [
-        ("all (without privacy)", [], "only '(no privacy)' or '(matched)' may follow"),
+        ("all (without privacy)", [], "only '(no privacy)' or '(matched)' or '(rehearsed)' may follow"),
         ("sa-pause (as published)", [], "the policy is called 'sa-pause-as-published'"),
         ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
         ("all", ["selection.policy=random"], "--set selection.policy would"),

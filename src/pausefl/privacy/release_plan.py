@@ -30,8 +30,8 @@ _MOST = 200
 """More releases than this are not tried: many weak ones are worth less than few strong ones."""
 _DISTANCE = 6.0
 """How far a model of standardised features goes from zero."""
-_ROUNDS = 4.0
-"""How many times its own signal a round weighs beside its noise: a model needs some rounds even without any noise."""
+_ROUNDS = 6.0
+"""A model needs some rounds even without noise: in so many, what is missing weighs as much as noise equal to signal."""
 _FEW = 20.0
 """With so many examples, a client's own direction is as uncertain as it is sure."""
 _BEARABLE, _USEFUL = 0.06, 1300
@@ -82,11 +82,13 @@ class _Setting:
     def epsilon(self, releases: int) -> Epsilon:
         return self.budget * SHAVE / releases
 
-    def of_run(self, releases: int, signal: float = 1.0) -> float:
+    def rounds(self, releases: int) -> int:
+        return max(1, self.clients * releases // self.per_round)
+
+    def of_run(self, releases: int) -> float:
         """The noise to signal of the whole run."""
         share = 1.0 if self.examples is None else 1.0 + _FEW / self.examples
-        total = signal * self.per_round + self.noise(releases)
-        return math.sqrt(share * total / (self.clients * releases))
+        return math.sqrt(share * (self.per_round + self.noise(releases)) / (self.clients * releases))
 
     def bearable(self) -> float:
         """The noise to signal at which a simple task still reaches 80 % of its accuracy."""
@@ -100,7 +102,7 @@ class _Setting:
         for count in range(fewest, fewest + _MOST):
             if self.epsilon(count) < self.mechanism.least_epsilon:
                 break
-            error = self.of_run(count, _ROUNDS)
+            error = math.hypot(self.of_run(count), _ROUNDS / self.rounds(count))
             if error >= least:
                 break
             best, least = count, error
@@ -140,7 +142,7 @@ def suggest(
 
 def _plan(setting: _Setting, ease: float) -> ReleasePlan:
     releases = setting.best()
-    rounds = max(1, setting.clients * releases // setting.per_round)
+    rounds = setting.rounds(releases)
     noise, fine = setting.noise(releases), _learns(setting, ease)
     return ReleasePlan(
         releases=releases, epsilon=setting.epsilon(releases), rounds=rounds,

@@ -1,8 +1,8 @@
 """A study of training: one configuration under several policies and seeds, as a TOML file that anyone can copy.
 
 Beside the sections of a run it has ``[study]``: title, figures, policies (``all (no privacy)`` switches noise off,
-``all (matched)`` aggregates by the noise), seeds, and ``half``: the overrides that make it an evening's work on two
-cores.
+``all (matched)`` aggregates by the noise, ``pause (rehearsed)`` times all clients before the first round), seeds, and
+``half``: the overrides that make it an evening's work on two cores.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _VARIANTS = {
     "": (),
     "(no privacy)": ("privacy.enabled=false",),
     "(matched)": ("server.aggregation=matched", "server.average=0.97"),
+    "(rehearsed)": ("network.rehearsal=true",),
 }
 """What may follow a policy's name, and what it sets."""
 
@@ -75,7 +76,8 @@ class TrainedStudy(Study):
         plain, _, rest = policy.partition(" ")
         if rest not in _VARIANTS:
             known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
-            raise ConfigError(f"policy is {policy!r}, but only '(no privacy)' or '(matched)' may follow a name{known}")
+            may = " or ".join(repr(variant) for variant in _VARIANTS if variant)
+            raise ConfigError(f"policy is {policy!r}, but only {may} may follow a name{known}")
         chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
         for override in overrides:
             key = override.partition("=")[0].strip()

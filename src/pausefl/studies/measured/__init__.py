@@ -1,14 +1,15 @@
-"""Studies without training: each measures one thing; its class tells the settings, the rows and the report."""
+"""Studies that end in a table: each measures one thing; its class tells the settings, the rows and the report."""
 
 from __future__ import annotations
 
 from pausefl.studies.measured.annealing import Annealing
+from pausefl.studies.measured.budgets import Budgets
 from pausefl.studies.measured.complexity import Complexity
 from pausefl.studies.measured.g_function import GFunction
 from pausefl.studies.measured.regret import Regret
 from pausefl.studies.study import Measurement
 
-KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing)}
+KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing, Budgets)}
 """The registry: add a new measurement to this line."""
 
-__all__ = ["KINDS", "Annealing", "Complexity", "GFunction", "Measurement", "Regret"]
+__all__ = ["KINDS", "Annealing", "Budgets", "Complexity", "GFunction", "Measurement", "Regret"]
