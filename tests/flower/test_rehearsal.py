@@ -63,7 +63,6 @@ def fine(message: Message, context: Context) -> Message:
 
 
 def writes_state(message: Message, context: Context) -> Message:
-    assert not context.state
     context.state["SECRET"] = ConfigRecord({"SECRET": "SECRET"})
     context.node_config["pausefl-owner"] = "SECRET"
     return fine(message, context)
@@ -110,6 +109,20 @@ def test_the_whole_reply_is_the_same_whatever_the_app_does(app: Any, client: Any
     assert other == usual
     assert b"SECRET" not in other[0] + other[1]
     assert client.charges == 0
+
+
+def test_the_app_sees_nothing_of_what_it_kept_from_training(client: Any, tools: Any) -> None:
+    allow(client, tools)
+    context, seen = client.context(), []
+    context.state["kept"] = ConfigRecord({"patient": 17})
+
+    def app(message: Message, given: Context) -> Message:
+        seen.append(dict(given.state))
+        return fine(message, given)
+
+    PrivateUpdate()(tools.request(kind=REHEARSAL), context, app)
+    assert seen == [{}]
+    assert context.state["kept"]["patient"] == 17
 
 
 def test_why_it_failed_stays_in_the_log(client: Any, tools: Any, caplog: pytest.LogCaptureFixture) -> None:
