@@ -74,7 +74,8 @@ def test_a_louder_round_never_steps_further(a: float, b: float, first: float, si
 def test_in_loud_rounds_the_step_falls_as_the_noise_rises() -> None:
     near, far = (matched_step(noise, 1.0, 2.0, 10.0) for noise in (1e9, 1e12))
     assert near / far == pytest.approx(1000.0, rel=1e-6)
-    assert near == pytest.approx((10.0 * 2.0 + 1.0) / 1e9)
+    assert near == pytest.approx(10.0 * 2.0 / 1e9)
+    assert matched_step(19.0, 1.0, 2.0, 10.0) == 1.0  # ten rounds of signal still outgrow ten of noise
 
 
 def test_nothing_but_public_numbers_comes_in() -> None:

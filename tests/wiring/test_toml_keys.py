@@ -296,7 +296,7 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
             noise = (parts / parts.sum()) ** 2 @ ratios
             first = first or noise
             memory = 1.0 / (1.0 - s["server.average"])
-            step *= min(1.0, (memory + first) / (memory + noise))
+            step *= min(1.0, max(first, memory) / noise)
         model = seen[number - 1] + step * (parts / parts.sum()) @ updates
         assert np.allclose(seen[number], model, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(model).max())))
         latencies = network.play(members, number).latency.tolist()

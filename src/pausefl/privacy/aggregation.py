@@ -68,20 +68,19 @@ def matched_weights(plain: FloatArray, noise: FloatArray, signal: float) -> Floa
 
 
 def matched_step(noise: float, first: float, signal: float, memory: float) -> float:
-    """Return which share of the step a round is worth: all of it if it is no noisier than the first, else less.
+    """Return which share of the step a round is worth: all of it while signal can outgrow noise, less beyond.
 
     All but ``memory`` are squared norms, of a round's mean update: its ``noise``, that of the ``first`` round, and the
     largest ``signal`` there can be.  Over as many rounds as the mean of models remembers, signal adds up in length and
-    noise in square: memory^2 x signal against memory x noise.  The Wiener filter of that sum is a share of
-    1 / (1 + noise / (memory x signal)), taken here relative to the first round.  In loud rounds it falls as 1 / noise,
-    which is the matched filter over rounds: a model that a bounded signal pulls back then wanders no further, however
-    loud the rounds become.
+    noise in square: memory^2 x signal against memory x noise.  While the first is larger, or the round no noisier than
+    the first one, the step is whole.  Beyond, it falls as 1 / noise.  That is the matched filter over rounds, which
+    weighs each by its signal over its noise; and a model that is pulled back by a bounded signal then wanders no
+    further, however loud the rounds become.
 
-    >>> matched_step(90.0, first=1.0, signal=0.5, memory=20.0)
-    0.11
+    >>> matched_step(50.0, first=1.0, signal=0.5, memory=20.0)
+    0.2
     """
-    coherent = memory * signal
-    return min(1.0, (coherent + first) / (coherent + noise))
+    return min(1.0, max(first, memory * signal) / noise)
 
 
 class Aggregator:
