@@ -190,10 +190,11 @@ def test_whatever_the_data_all_but_the_noise_is_the_same(
 ) -> None:
     owner = owner_in(tmp_path_factory.mktemp("any") / "owner")
     reply = asked(owner, lambda: ({"w": w, "b": b}, numbers))
+    level = owner.mechanism.noise_level(15, owner.schedule.epsilon(1))
     assert all_but_noise(reply) == (
         [("w", "<f4", (4, 3), np.ndarray, True), ("b", "<f8", (3,), np.ndarray, True)],
-        [("num-examples", 7, int)], 1, None, False,
-        all_but_noise(Reply(MODEL, {"num-examples": 7}, 1))[-1],
+        [("num-examples", 7, int)], 1, None, False, level,
+        all_but_noise(Reply(MODEL, {"num-examples": 7}, 1, level=level))[-1],
     )  # fmt: skip
 
 
@@ -207,8 +208,8 @@ def test_a_membership_that_overflows_training_is_guessed_no_better_than_by_chanc
     seen = {False: set(), True: set()}
     for number, present in enumerate(member.tolist(), start=1):
         app = APPS["overflow"] if present else fine
-        described, numbers, _, seconds, replayed, _ = all_but_noise(asked(owner, app, number))
-        seen[present].add((str(described), str(numbers), seconds, replayed))
+        described, numbers, _, seconds, replayed, level, _ = all_but_noise(asked(owner, app, number))
+        seen[present].add((str(described), str(numbers), seconds, replayed, level))
     assert len(seen[True] | seen[False]) == 1
 
 

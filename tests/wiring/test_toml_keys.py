@@ -377,7 +377,7 @@ TRAINING = {
 }  # fmt: skip
 PRIVATE = TRAINING | {"privacy.enabled": True}
 NOISIER = PRIVATE | {
-    "network.clients": 8, "selection.per_round": 3, "selection.policy": "random", "privacy.decay": 0.5, "run.rounds": 8,
+    "network.clients": 8, "selection.per_round": 3, "selection.policy": "random", "privacy.decay": 2.0, "run.rounds": 8,
 }  # fmt: skip
 CHOSEN = TRAINING | {"network.clients": 8, "data.partition": "sizes", "run.rounds": 8, "learning.max_steps": 1}
 ANNEALED = {"selection.policy": "sa-pause", "selection.steps": 30, "selection.alpha": 1.0, "run.rounds": 30}
@@ -475,7 +475,8 @@ KEYS = (
     Key("server.step", (0.5, 1.0), models, retrained, TRAINING),
     Key("server.step", (0.5, 1.0), models, retrained, NOISIER | {"server.aggregation": "matched"}),
     Key("server.average", (0.0, 0.5, 0.9), scores, averaged, TRAINING | {"run.rounds": 12, "learning.max_steps": 1}),
-    Key("server.average", (0.5, 0.9), models, retrained, NOISIER | {"server.aggregation": "matched"}),
+    Key("server.average", (0.5, 0.9), models, retrained,
+        PRIVATE | {"server.aggregation": "matched", "privacy.decay": 1.0, "run.rounds": 8}),
     Key("run.rounds", (3, 5), records, replayed),
     Key("run.seed", (0, 1), records, replayed, {"selection.policy": "random", "network.clusters": 3}),
     Key("run.seed", (0, 1), models, retrained, PRIVATE | {"data.partition": "sizes"}),
