@@ -116,7 +116,7 @@ def test_the_mean_of_models_is_evaluated_and_returned_and_training_goes_on_from_
     result = strategy(tools, 3, average=0.5).start(grid, start, num_rounds=30, evaluate_fn=evaluate)
     models, mean, wanted = np.arange(1.0, 31.0), 0.0, [0.0]  # every round adds one
     for number, model in enumerate(models, start=1):
-        share = max(0.5, 9.0 / (number + 8.0))
+        share = max(0.5, 17.0 / (number + 16.0))
         mean = (1.0 - share) * mean + share * model
         wanted.append(mean)
     assert scored == pytest.approx(wanted, abs=1e-3)

@@ -108,7 +108,7 @@ def test_the_mean_of_models_begins_at_the_first_and_remembers_as_long_as_it_may(
     wanted = np.zeros(4)
     for number, model in enumerate(models, start=1):
         aggregator.remember(model)
-        share = max(0.1, 9.0 / (number + 8.0))
+        share = max(0.1, 17.0 / (number + 16.0))
         wanted = (1.0 - share) * wanted + share * model
         assert aggregator.mean == pytest.approx(wanted)
     aggregator = Aggregator(MATCHED)

@@ -240,7 +240,7 @@ PARAMETERS = (
               and np.abs(matched.model - mean_of({1: 20, 2: 30})).max() < 10.0),
     Parameter("step", ({}, {"step": 0.5}), lambda whole, half: close(half.model, whole.model / 2)),
     Parameter("average", ({"call": {"num_rounds": 2}}, {"average": 0.5, "call": {"num_rounds": 2}}),
-              lambda last, mean: close(mean.model, last.model * (0.1 * 0.5 + 0.9))),
+              lambda last, mean: close(mean.model, last.model * (0.5 + 17) / 18)),
     Parameter("rehearse", ({"rehearse": False}, {"rehearse": True}, {"rehearse": True, "latency": two_groups(3)}),
               lambda a, b, c: [s.rehearsed for s in (a, b, c)] == [0, 3, 3]
               and [s.selector.cohort.timings.tolist() for s in (a, b, c)] == [[1] * 3, [2] * 3, [2] * 3]

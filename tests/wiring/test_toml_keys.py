@@ -319,7 +319,7 @@ def averaged(s: Settings, seen: list[Any]) -> bool:
     """What is scored is a mean of the models so far, in which a share of the former mean stays."""
     learner, mean = learner_of(s, data_of(s)), 0.0
     for number, (accuracy, model, scored) in enumerate(seen, start=1):
-        share = max(1.0 - s["server.average"], 9.0 / (number + 8.0))
+        share = max(1.0 - s["server.average"], 17.0 / (number + 16.0))
         mean = (1.0 - share) * mean + share * model
         assert np.allclose(scored, mean, atol=1e-6)
         assert accuracy == learner.evaluate(scored).accuracy
@@ -474,7 +474,7 @@ KEYS = (
     Key("server.aggregation", ("plain", "matched"), models, retrained, NOISIER),
     Key("server.step", (0.5, 1.0), models, retrained, TRAINING),
     Key("server.step", (0.5, 1.0), models, retrained, NOISIER | {"server.aggregation": "matched"}),
-    Key("server.average", (0.0, 0.5, 0.9), scores, averaged, TRAINING | {"run.rounds": 12, "learning.max_steps": 1}),
+    Key("server.average", (0.0, 0.5, 0.9), scores, averaged, TRAINING | {"run.rounds": 24, "learning.max_steps": 1}),
     Key("server.average", (0.5, 0.9), models, retrained,
         PRIVATE | {"server.aggregation": "matched", "privacy.decay": 1.0, "run.rounds": 8}),
     Key("run.rounds", (3, 5), records, replayed),

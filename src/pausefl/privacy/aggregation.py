@@ -22,8 +22,8 @@ from pausefl.types import FloatArray
 Rule: TypeAlias = Literal["plain", "matched"]
 
 _LOG = logging.getLogger("pausefl")
-_WARM = 8
-"""Early rounds learn fast, so the mean of models remembers a ninth of the rounds so far, until that is all it may."""
+_WARM = 16
+"""Early rounds learn fast, so the mean of models remembers 1 in 17 of the rounds so far, until it has all it may."""
 
 
 @dataclass(frozen=True, slots=True)
