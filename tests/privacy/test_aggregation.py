@@ -25,7 +25,7 @@ def columns(told: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
 
 @given(rounds, powers)
 def test_weights_are_shares(told: list[tuple[float, float]], signal: float) -> None:
-    weights = matched_weights(*columns(told), signal)
+    weights = matched_weights(*columns(told), signal, 7.0)
     assert (weights >= 0.0).all()
     assert (weights / weights.sum()).sum() == pytest.approx(1.0)
 
@@ -33,7 +33,7 @@ def test_weights_are_shares(told: list[tuple[float, float]], signal: float) -> N
 @given(rounds, powers)
 def test_the_louder_never_weighs_more(told: list[tuple[float, float]], signal: float) -> None:
     plain, noise = columns(told)
-    worth = matched_weights(np.ones(len(plain)), noise, signal)
+    worth = matched_weights(np.ones(len(plain)), noise, signal, 7.0)
     order = np.argsort(noise, kind="stable")
     assert (np.diff(worth[order]) <= 0.0).all()
 
@@ -42,14 +42,14 @@ def test_the_louder_never_weighs_more(told: list[tuple[float, float]], signal: f
 def test_no_weights_give_a_smaller_error(told: list[tuple[float, float]]) -> None:
     """Releases that differ by noise and by a signal of their own: the least error of a mean is 1 / sum 1 / (n + s)."""
     _, noise = columns(told)
-    weights = matched_weights(np.ones(len(noise)), noise, 3.0)
+    weights = matched_weights(np.ones(len(noise)), noise, 3.0, 1.0)
     assert (weights / weights.sum()) ** 2 @ (noise + 3.0) == pytest.approx(1.0 / (1.0 / (noise + 3.0)).sum())
 
 
 def test_noise_counts_only_where_it_is_not_small_beside_the_signal() -> None:
     noise = np.array([1.0, 100.0])
-    assert matched_weights(np.ones(2), noise, 1e9).tolist() == pytest.approx([1.0, 1.0], rel=1e-6)
-    assert matched_weights(np.ones(2), noise, 1e-9).tolist() == pytest.approx([1.0, 0.01], rel=1e-6)
+    assert matched_weights(np.ones(2), noise, 1e6, 1e3).tolist() == pytest.approx([1.0, 1.0], rel=1e-6)
+    assert matched_weights(np.ones(2), noise, 1e-9, 1.0).tolist() == pytest.approx([1.0, 0.01], rel=1e-6)
 
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20), powers, powers, st.integers(1, 5))
@@ -86,7 +86,7 @@ def test_nothing_but_public_numbers_comes_in() -> None:
 
 def test_a_release_that_tells_no_noise_counts_as_the_loudest() -> None:
     aggregator = Aggregator(MATCHED)
-    levels = [NoiseLevel(1.0, 1.0), None, NoiseLevel(7.0, 1.0)]
+    levels = [NoiseLevel(10.0, 1.0), None, NoiseLevel(70.0, 1.0)]  # MATCHED remembers ten rounds
     weights, _ = aggregator.weigh(np.ones(3), levels)
     assert weights.tolist() == [1.0, 0.25, 0.25]
 

@@ -292,10 +292,10 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
         step = s["server.step"]
         if s["server.aggregation"] == "matched":
             ratios = mechanism_of(s).noise_to_signal(updates.shape[1], np.array(epsilons)) ** 2
-            parts = parts / (ratios + 1.0)
+            memory = 1.0 / (1.0 - s["server.average"])
+            parts = parts / (ratios + memory)
             noise = (parts / parts.sum()) ** 2 @ ratios
             first = first or noise
-            memory = 1.0 / (1.0 - s["server.average"])
             step *= min(1.0, max(first, memory) / noise)
         model = seen[number - 1] + step * (parts / parts.sum()) @ updates
         assert np.allclose(seen[number], model, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(model).max())))

@@ -51,19 +51,21 @@ class Aggregation:
         return 1.0 / (1.0 - self.average)
 
 
-def matched_weights(plain: FloatArray, noise: FloatArray, signal: float) -> FloatArray:
+def matched_weights(plain: FloatArray, noise: FloatArray, signal: float, memory: float) -> FloatArray:
     """Return the plain weights, each divided by how far its release may be from what all clients mean.
 
     That is its ``noise``, and the difference between clients, which is at most ``signal``, the largest that an update
-    can be: where noise is small beside it, everybody's data counts.  Only ratios of weights matter.
+    can be.  Who is left out is left out round after round: over ``memory`` rounds that adds up in length, and noise in
+    square, so the difference counts ``memory`` times.  Where noise is small beside it, everybody's data counts.  Only
+    ratios of weights matter.
 
     Laws: none is negative, and one is above 0.  Of two releases with the same plain weight, the louder never weighs
     more.  With equal noise they are the plain ones, to the bit.
 
-    >>> matched_weights(np.ones(2), np.array([1.0, 7.0]), 1.0).tolist()
+    >>> matched_weights(np.ones(2), np.array([1.0, 13.0]), signal=0.5, memory=6.0).tolist()
     [1.0, 0.25]
     """
-    apart = noise + signal
+    apart = noise + memory * signal
     return np.asarray(plain * (apart.min() / apart))
 
 
@@ -113,7 +115,7 @@ class Aggregator:
             return plain, step
         loudest = max(known, key=lambda level: level.noise)
         noise, signals = (np.array([getattr(x or loudest, name) for x in levels]) for name in ("noise", "signal"))
-        weights = matched_weights(plain, noise, float(signals.mean()))
+        weights = matched_weights(plain, noise, float(signals.mean()), self.settings.memory)
         shares = weights / weights.sum()
         total, signal = float(shares**2 @ noise), float(shares @ np.sqrt(signals)) ** 2
         if math.isnan(self._first):
