@@ -28,7 +28,7 @@ $(VENV)/dev: $(VENV)/demo
 	@$(PIP) --editable '.[all,dev,docs]'
 	@touch $@
 
-demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy; ends with a table and an HTML report
+demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy, two units of privacy; ends with tables and HTML reports
 	@$(BIN)/pausefl demo
 
 test: $(VENV)/dev  ## all tests

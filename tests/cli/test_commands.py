@@ -28,10 +28,11 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     for policy in ("pause", "sa-pause", "random", "all", "fastest", "clustered", "no privacy"):
         assert policy in out
-    assert "per coordinate" in out
-    page = (tmp_path / "demo" / "report.html").read_text()
-    assert "whole update" in page
-    assert "http://" not in page.split("<script")[0]
+    assert out.index("epsilon = 40 per update") < out.index("epsilon = 40 per coordinate")
+    for unit in ("whole-update", "coordinate"):
+        page = (tmp_path / "demo" / unit / "report.html").read_text()
+        assert "whole update" in page
+        assert "http://" not in page.split("<script")[0]
 
 
 def test_run_compare_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_same_thing_has_the_same_name_everywhere() -> None:
         (["paper", "claims", "results"], {"claim", "tested", "findings"}),
         (["study", "g-function", "--scale", "smoke", "--out", "{folder}"], {"beta", "g"}),
         (["tune", "large-mnist", "selection.alpha", "1", "--scale", "smoke", "--out", "{folder}"], {"name", "rounds"}),
-        (["demo", "--rounds", "2", "--jobs", "1", "--out", "{folder}"], {"name", "accuracy", "time_to"}),
+        (["demo", "--rounds", "2", "--jobs", "1", "--out", "{folder}"], {"whole-update", "coordinate"}),
     ],
 )
 def test_what_another_program_reads_is_json(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pausefl.cli import main
-from pausefl.cli.demo import POLICIES
+from pausefl.cli.demo import WHOLE_UPDATE
 from pausefl.report.report_files import write_page
 from pausefl.report.run_report import run_report
 from pausefl.runs.config import make_config
@@ -82,12 +82,13 @@ def test_the_demos_report_opens_with_all_its_policies(tab: Page, tmp_path: Path)
     with pytest.raises(SystemExit) as stop:
         main(["demo", "--rounds", "4", "--jobs", "1", "--out", str(tmp_path)])
     assert not stop.value.code
-    page = opened(tab, tmp_path / "report.html")
+    report = tmp_path / "whole-update" / "report.html"
+    page = opened(tab, report)
     assert page.complaints() == []
-    assert page.requests() == [(tmp_path / "report.html").as_uri()]
+    assert page.requests() == [report.as_uri()]
     names = page.evaluate("[...document.querySelectorAll('nav.legend button[data-run]')].map(b => b.innerText.trim())")
-    assert names == list(POLICIES)
-    assert page.evaluate("document.querySelectorAll('#accuracy-seconds .mark-line path').length") == len(POLICIES)
+    assert names == list(WHOLE_UPDATE)
+    assert page.evaluate("document.querySelectorAll('#accuracy-seconds .mark-line path').length") == len(WHOLE_UPDATE)
 
 
 def test_it_opens_quietly_and_asks_nobody(page: Page, report: Path) -> None:

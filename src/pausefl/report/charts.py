@@ -18,7 +18,8 @@ class Axes:
     zero: bool = False
     scale: Literal["linear", "log", "symlog"] = "linear"
     limit: float | None = None
-    """Where to draw a line that no curve may cross, such as a budget."""
+    """Where to draw a line across, such as a budget that no curve may cross."""
+    limit_name: str = "budget"
     x_scale: Literal["linear", "log"] = "linear"
 
 
@@ -65,7 +66,7 @@ def curve_chart(
     )
     layers.append(points)
     if axes.limit is not None:
-        layers.append(_limit(alt, axes.limit))
+        layers.append(_limit(alt, axes.limit, axes.limit_name))
     chart = alt.layer(*layers, data=table(alt, rows)).transform_filter(VISIBLE).properties(width=width, height=height)
     return finish(alt, chart, title)
 
@@ -108,8 +109,8 @@ def bar_chart(
     return finish(alt, chart, about)
 
 
-def _limit(alt: Any, at: float) -> Any:
-    base = alt.Chart(alt.InlineData(values=[{"limit": at, "said": f"budget {at:g}"}])).encode(y="limit:Q")
+def _limit(alt: Any, at: float, name: str) -> Any:
+    base = alt.Chart(alt.InlineData(values=[{"limit": at, "said": f"{name} {at:g}"}])).encode(y="limit:Q")
     line = base.mark_rule(color="#777", strokeDash=[2, 3], tooltip=None)
     word = base.mark_text(align="right", baseline="bottom", dy=-2, color="#555", fontSize=10.5, tooltip=None)
     return line + word.encode(x=alt.value("width"), text="said:N")

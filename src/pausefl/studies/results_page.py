@@ -57,7 +57,10 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
         table = evidence.tables[name]
         seeds = len({row.get("seed") for row in table.rows})
         said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
-        return said + _pictures(write_images(table.kind.report(table.rows, name), images, formats=("png",)))
+        prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same
+        return said + _pictures(
+            write_images(table.kind.report(table.rows, name), images, formats=("png",), prefix=prefix)
+        )
     runs = [run for seeds in evidence.runs[name].values() for run in seeds.values()]
     extent = [_extent(study, runs), ""] if isinstance(study, TrainedStudy) else []
     report = run_report(runs)

@@ -9,10 +9,13 @@ from pausefl.studies.claims.beyond_claims import BEYOND
 from pausefl.studies.claims.claim import Claim, Finding
 from pausefl.studies.claims.measurement_claims import MEASURED
 from pausefl.studies.claims.training_claims import TRAINED
+from pausefl.studies.claims.whole_update_claims import WHOLE_UPDATE
 from pausefl.studies.evidence import Evidence
 from pausefl.studies.load import names_beyond_the_paper
 
-CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *BEYOND)
+OURS = (*WHOLE_UPDATE, *BEYOND)
+"""Claims of our own, about what the paper does not have."""
+CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *OURS)
 
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")
@@ -21,14 +24,14 @@ _FOR = ("holds", "one seed says yes")
 def judged(evidence: Evidence) -> list[tuple[Claim, list[Finding]]]:
     """Return each claim with what the runs say of it; the paper's are judged by studies of the paper alone."""
     paper = evidence.without(names_beyond_the_paper())
-    return [(claim, list(claim.judge(evidence if claim in BEYOND else paper))) for claim in CLAIMS]
+    return [(claim, list(claim.judge(evidence if claim in OURS else paper))) for claim in CLAIMS]
 
 
 def claims_page(evidence: Evidence, made_with: str) -> str:
     """Return the page: an overview, then each claim with its test and its findings."""
     found = judged(evidence)
-    ours = [(claim, findings) for claim, findings in found if claim in BEYOND and findings]
-    paper = [(claim, findings) for claim, findings in found if claim not in BEYOND]
+    ours = [(claim, findings) for claim, findings in found if claim in OURS and findings]
+    paper = [(claim, findings) for claim, findings in found if claim not in OURS]
     lines = [
         "# The paper's claims, measured",
         "",
@@ -43,7 +46,7 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
     if ours:
         lines += ["Beyond the paper:", "", *_overview(ours)]
     for claim, findings in (*paper, *ours):
-        beyond = "Beyond the paper: " if claim in BEYOND else ""
+        beyond = "Beyond the paper: " if claim in OURS else ""
         lines += [f"## {beyond}{claim.text}", "", f"*Tested:* {claim.test}", ""]
         if findings:
             lines += ["| study | verdict | measured |", "|---|---|---|"]

@@ -6,7 +6,7 @@ can be reached, or cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -85,7 +85,10 @@ class Budgets(Measurement):
             "To the left of 1 the plan says that a model can learn: then at least 80 % of its accuracy without noise "
             f"should be left.  The plan is right in {sum(verdicts(rows))} of {len(verdicts(rows))} settings."
         )
-        axes = Axes("noise to signal, over what can be borne", "share of accuracy left (%)", x_scale="log", limit=80.0)
+        axes = Axes(
+            "noise to signal, over what can be borne", "share of accuracy left (%)", x_scale="log",
+            limit=100.0 * REACHED, limit_name="learned:",
+        )  # fmt: skip
         lines = lines_by(points, "task", "strain", "share")
         figures = [curve_figure("budgets", "What noise leaves of the accuracy", lines, axes)]
         return Report(
@@ -95,12 +98,21 @@ class Budgets(Measurement):
 
 def verdicts(rows: Rows) -> list[bool]:
     """Return for each setting whether the plan's verdict was right, by the mean over its seeds."""
-    found: dict[tuple[Any, ...], list[float]] = {}
+    found = []
+    for seeds in by_setting(rows).values():
+        share = float(np.mean([row["accuracy"] / row["without_noise"] for row in seeds]))
+        found.append((share >= REACHED) is (seeds[0]["noise_to_signal"] <= seeds[0]["bearable"]))
+    return found
+
+
+def by_setting(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the rows of each setting, by its name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        fine = row["noise_to_signal"] <= row["bearable"]
-        task = tuple(row[name] for name in ("data", "features", "clients", "per_round", "budget"))
-        found.setdefault((*task, fine), []).append(row["accuracy"] / row["without_noise"])
-    return [(float(np.mean(shares)) >= REACHED) is fine for (*_, fine), shares in found.items()]
+        who = f"{row['clients']:.0f} clients, {row['per_round']:.0f} per round"
+        name = f"{row['data']} ({row['features']}), {who}, budget {row['budget']:g}"
+        found.setdefault(name, []).append(row)
+    return found
 
 
 def _config(task: tuple[Any, ...], privacy: dict[str, Any], server: dict[str, Any], run: dict[str, Any]) -> Config:

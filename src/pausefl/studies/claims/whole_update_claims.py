@@ -1,0 +1,99 @@
+"""Claims of our own about budgets for the whole update: that models learn, that plans are right, and who is fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from pausefl.studies.claims.claim import Claim, Estimate, Finding
+from pausefl.studies.evidence import Evidence
+from pausefl.studies.measured.budgets import REACHED, Budgets, by_setting
+
+_TARGET = 90.0
+_REHEARSED = "pause (rehearsed)"
+_NEARLY = 1.1
+
+
+def _plans(evidence: Evidence) -> Iterator[Finding]:
+    for study, rows in evidence.rows(Budgets):
+        for name, seeds in by_setting(rows).items():
+            first = seeds[0]
+            share = Estimate.of([row["accuracy"] / row["without_noise"] for row in seeds])
+            can = first["noise_to_signal"] <= first["bearable"]
+            accuracy = Estimate.of([row["accuracy"] for row in seeds])
+            said = "can learn" if can else "cannot learn"
+            figure = f"plan: {said}; {accuracy} % with noise, {first['without_noise']:.1f} % without"
+            yield Finding(f"{study}: {name}", share.above(REACHED) if can else share.below(REACHED), figure)
+
+
+def _sooner(ours: str, other: str) -> Callable[[Evidence], Iterable[Finding]]:
+    def judge(evidence: Evidence) -> Iterator[Finding]:
+        for study, pairs in evidence.pairs(ours, other):
+            if pairs[0][0].settings.privacy.mechanism != "privunit":
+                continue
+            times = [(one.time_to(_TARGET), two.time_to(_TARGET)) for one, two in pairs]
+            both = [(one, two) for one, two in times if one is not None and two is not None]
+            if not both:
+                continue
+            ahead = Estimate.of([two - one for one, two in both])
+            means = [np.mean(side) for side in zip(*both, strict=True)]
+            reached = f"; {len(both)} of {len(times)} seeds reached it with both" if len(both) < len(times) else ""
+            yield Finding(
+                study, ahead.above(0.0), f"{means[0]:.1f} s against {means[1]:.1f} s: {ahead} s sooner{reached}"
+            )
+
+    return judge
+
+
+def _nearly_as_fast(evidence: Evidence) -> Iterator[Finding]:
+    for study, pairs in evidence.pairs(_REHEARSED, "fastest"):
+        ratio = Estimate.of([one.column("seconds")[-1] / two.column("seconds")[-1] for one, two in pairs])
+        yield Finding(
+            study, ratio.below(_NEARLY), f"{ratio} times the seconds of `fastest` until all budgets are spent"
+        )
+
+
+def _as_accurate(evidence: Evidence) -> Iterator[Finding]:
+    for study, pairs in evidence.pairs(_REHEARSED, "random"):
+        found = [(one.final_accuracy() or 0.0, two.final_accuracy() or 0.0) for one, two in pairs]
+        ahead = Estimate.of([one - two for one, two in found])
+        means = [np.mean(side) for side in zip(*found, strict=True)]
+        yield Finding(study, ahead.above(-1.0), f"{means[0]:.1f} % against {means[1]:.1f} %: {ahead} points ahead")
+
+
+WHOLE_UPDATE = (
+    Claim(
+        "A small model on fixed features learns under a lifetime budget for the whole update, where the plan says so.",
+        f"The mean accuracy of runs made by `pausefl plan` is above {REACHED:.0%} of the accuracy without noise where "
+        "the plan says that the model can learn, and below where it says that it cannot.",
+        "The verdict rests on one number, noise to signal over what can be borne, which was fitted to runs of other "
+        "settings; near 1 it can err either way.",
+        _plans,
+    ),
+    Claim(
+        "With few releases per client, PAUSE is faster than random choice.",
+        f"Seconds to {_TARGET:g} % under a whole-update budget, seed by seed.",
+        "",
+        _sooner("pause", "random"),
+    ),
+    Claim(
+        "A rehearsal makes PAUSE faster.",
+        f"Seconds to {_TARGET:g} % with and without, the rehearsal's own seconds included.",
+        "",
+        _sooner(_REHEARSED, "pause"),
+    ),
+    Claim(
+        "After a rehearsal, PAUSE spends all budgets nearly as fast as somebody who knows all latencies.",
+        f"The seconds until all are spent are less than {_NEARLY:g} times those of `fastest`, which is told the true "
+        "means.",
+        "With unequal data PAUSE also brings in clients with much data, which may be slow.",
+        _nearly_as_fast,
+    ),
+    Claim(
+        "After a rehearsal, PAUSE is as accurate as random choice, on unequal data too.",
+        "Accuracy of the last ten rounds, seed by seed: less than 1 point below.",
+        "",
+        _as_accurate,
+    ),
+)
