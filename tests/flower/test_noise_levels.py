@@ -81,7 +81,11 @@ def test_a_liar_gains_a_bounded_weight(start, tools):
 def test_claims_are_bounded_by_those_of_the_median_reply():
     told = [NoiseLevel(1.0, 1.0), None, NoiseLevel(1e-9, 1e9), NoiseLevel(2.0, 1.0), NoiseLevel(1e9, 1e-9)]
     taken = believed_levels([Verdict(str(number), level=level) for number, level in enumerate(told)])
-    assert taken == [told[0], None, NoiseLevel(2.0 / 16.0, 16.0), told[3], told[4]]
+    assert taken == [told[0], None, NoiseLevel(1.0 / 16.0, 16.0), told[3], NoiseLevel(16.0, 1e-9)]
+    # Of two, the loud one cannot stop the run, nor can the quiet one make the other's signal vanish.
+    for lie, honest, liar in ((1e308, 1.0, 16.0), (5e-324, 16.0 * 5e-324, 5e-324)):
+        pair = [Verdict("a", level=NoiseLevel(1.0, 1.0)), Verdict("b", level=NoiseLevel(lie, 1.0))]
+        assert [level.noise for level in believed_levels(pair) if level] == [honest, liar]
     assert believed_levels([Verdict("a"), Verdict("b")]) == [None, None]
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pausefl.errors import InvalidValueError
+from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.owner.training_leftovers import run_and_undo
 
 HANDLERS = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGPROF, signal.SIGUSR1)
@@ -21,7 +27,7 @@ def late(*_: object) -> None:
 
 
 def found() -> Any:
-    limits = [resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)]
+    limits = [resource.getrlimit(what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU)]
     timers = [signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF)]
     return limits, timers, [signal.getsignal(number) for number in HANDLERS]
 
@@ -31,7 +37,7 @@ def vandal() -> None:
         signal.signal(number, late)
     for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
         signal.setitimer(timer, 100.0)
-    for what, most in ((resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_FSIZE, 200)):
+    for what, most in ((resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_FSIZE, 200), (resource.RLIMIT_CPU, 9_999)):
         resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
 
 
@@ -88,3 +94,38 @@ def test_a_child_that_comes_back_from_training_ends_there(tmp_path: Path, comes_
         if os.getpid() != parent:
             os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_processor_rounds_as_before(fails: bool) -> None:
+    """torch can make it take the smallest floats for 0; a wish of such a size would then fail after training."""
+    torch = pytest.importorskip("torch")
+    smallest = np.array([5e-324])
+
+    def train() -> None:
+        if not torch.set_flush_denormal(True):
+            pytest.skip("this processor cannot")
+        assert not (smallest > 0.0).any()
+        if fails:
+            raise ValueError
+
+    with suppress(ValueError):
+        run_and_undo(train)
+    assert (smallest > 0.0).all()
+
+
+def test_a_watchdog_that_would_end_the_process_is_called_off() -> None:
+    code = "\n".join([
+        "import faulthandler, time",
+        "from pausefl.owner.training_leftovers import run_and_undo",
+        "run_and_undo(lambda: faulthandler.dump_traceback_later(0.3, exit=True))",
+        "time.sleep(1.0)",
+    ])  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["clip", "epsilon"])
+def test_a_wish_for_the_smallest_of_floats_is_refused(name: str) -> None:
+    """Before anything is charged: after training it could count as 0."""
+    with pytest.raises(InvalidValueError, match=f"{name} is 5e-324, but must be a finite number from 1e-30"):
+        TrainingRequest("run", 1, **{name: 5e-324})

@@ -31,6 +31,8 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SMALLEST = 1e-30
+"""Of a wish.  The smallest floats of all may count as 0 after training, if the app made the processor round so."""
 _LONGEST = 900
 """Letters of an action: with run and round before it, no name is longer than a ledger's names may be."""
 
@@ -78,8 +80,8 @@ class TrainingRequest:
         require(told, "action", f"{self.action!s:.50}", f"printable text of at most {_LONGEST} letters", "shorten it")
         for name in ("epsilon", "clip"):
             value = getattr(self, name)
-            fine = value is None or (is_finite(value) and value > 0.0)
-            require(fine, name, value, "a finite number above 0", "leave it out")
+            fine = value is None or (is_finite(value) and value >= _SMALLEST)
+            require(fine, name, value, f"a finite number from {_SMALLEST:g}", "leave it out")
 
     @property
     def release(self) -> str:

@@ -1,7 +1,9 @@
-"""What training leaves behind in its process, and how it is undone: timers, signal handlers, limits, a child of it."""
+"""What training leaves behind in its process, and how it is undone: timers, limits, rounding, a child of it."""
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import os
 import resource
 import signal
@@ -12,7 +14,9 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+_LIMITS = (
+    resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
+)  # fmt: skip
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TRIES = 100
 
@@ -27,10 +31,13 @@ def run_and_undo(train: Callable[[], Result]) -> Result:
     idle = [timer for timer in _TIMERS if signal.getitimer(timer)[0] == 0.0]
     limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    floats = _float_settings()
 
     def undo() -> None:
         if os.getpid() != process:
             os._exit(1)
+        _set_floats(floats)
+        faulthandler.cancel_dump_traceback_later()
         for timer in idle:
             signal.setitimer(timer, 0.0)
         for number, handler in handlers.items():
@@ -49,3 +56,16 @@ def run_and_undo(train: Callable[[], Result]) -> Result:
             with suppress(BaseException):
                 undo()
                 break
+
+
+def _float_settings() -> ctypes.Array[ctypes.c_char]:
+    """Return how this thread rounds, what it takes for zero, and which float errors end the process (fenv(3))."""
+    settings = ctypes.create_string_buffer(256)  # more than any machine's fenv_t
+    with suppress(AttributeError):
+        ctypes.CDLL(None).fegetenv(settings)
+    return settings
+
+
+def _set_floats(settings: ctypes.Array[ctypes.c_char]) -> None:
+    with suppress(AttributeError):
+        ctypes.CDLL(None).fesetenv(settings)
