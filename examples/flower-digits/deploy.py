@@ -71,7 +71,7 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, nodes: int = 3, *, tls: bool = False, budget: float = 10.0, releases: int = 10,
+        self, folder: Path, nodes: int = 3, *, tls: bool = False, budget: float = 40.0, releases: int = 4,
         delays: Iterable[float] = (0.0, 0.5, 1.5), simulation: bool = False,
     ) -> None:  # fmt: skip
         self._simulation = simulation

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from blocks import Printed, blocks, commands, pages, play, sandbox  # noqa: E402 - the folder is known only now
 
-from pausefl.cli import app  # noqa: E402
+from pausefl.cli import app, main  # noqa: E402
 
 
 def check(command: str) -> None:
@@ -60,6 +60,16 @@ def test_commands_of_hours_and_of_deployments_exist(name: str) -> None:
     for command in found:
         check(command)
     assert any(command.startswith("pausefl ") for command in found)
+
+
+def test_the_plans_of_the_example_are_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "examples" / "flower-digits" / "README.md").read_text()
+    shown = [one for b in blocks(page) if b.kind == "console" for one in commands(b) if "pausefl plan" in one[0]]
+    assert len(shown) == 2
+    for command, text in shown:
+        with pytest.raises(SystemExit):
+            main(shlex.split(command)[1:])
+        assert capsys.readouterr().out == text
 
 
 def test_no_block_is_left_out_by_its_name() -> None:

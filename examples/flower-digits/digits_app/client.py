@@ -7,32 +7,26 @@ import time
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from digits_app.task import accuracy, client_data, made_up_data, train
 from pausefl.flower import PrivateUpdate
+from pausefl.learn.features import Matrix
 
 app = ClientApp(mods=[PrivateUpdate()])
 
 
 @app.train()
 def train_digits(msg: Message, context: Context) -> Message:
-    from digits_app.task import Net, client_data, train  # here, so that a refusal need not load torch
-
-    net = Net()
-    net.load_state_dict(msg.content.array_records["arrays"].to_torch_state_dict())
-    x, y = client_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
-    loss = train(net, x, y)
+    x, y = own_data(context)
+    weights = train(received(msg), x, y)
     time.sleep(float(context.node_config.get("delay", 0.0)))  # a slower machine, for the show
-    metrics = MetricRecord({"num-examples": len(y), "loss": loss})  # the mod drops the loss
-    return Message(RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics}), reply_to=msg)
+    metrics = MetricRecord({"num-examples": len(x), "accuracy": accuracy(weights, x, y)})  # the mod drops the accuracy
+    return Message(RecordDict({"arrays": ArrayRecord([weights]), "metrics": metrics}), reply_to=msg)
 
 
 @app.query("rehearsal")
 def rehearse_digits(msg: Message, context: Context) -> Message:
     """The same work on made-up digits, before the first round: the server learns how fast this machine is."""
-    from digits_app.task import Net, made_up_data, train
-
-    net = Net()
-    net.load_state_dict(msg.content.array_records["arrays"].to_torch_state_dict())
-    train(net, *made_up_data(int(context.node_config.get("examples", 480))))
+    train(received(msg), *made_up_data(int(context.node_config.get("examples", 480))))
     time.sleep(float(context.node_config.get("delay", 0.0)))
     return Message(msg.content, reply_to=msg)  # nobody looks at it
 
@@ -40,10 +34,15 @@ def rehearse_digits(msg: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate_digits(msg: Message, context: Context) -> Message:
     """Not called unless the data owner allows it: an accuracy is computed from private data."""
-    from digits_app.task import Net, accuracy, client_data
-
-    net = Net()
-    net.load_state_dict(msg.content.array_records["arrays"].to_torch_state_dict())
-    x, y = client_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
-    metrics = MetricRecord({"num-examples": len(y), "accuracy": accuracy(net, x, y)})
+    x, y = own_data(context)
+    metrics = MetricRecord({"num-examples": len(x), "accuracy": accuracy(received(msg), x, y)})
     return Message(RecordDict({"metrics": metrics}), reply_to=msg)
+
+
+def received(msg: Message) -> Matrix:
+    [weights] = msg.content.array_records["arrays"].to_numpy_ndarrays()
+    return weights
+
+
+def own_data(context: Context) -> tuple[Matrix, Matrix]:
+    return client_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
