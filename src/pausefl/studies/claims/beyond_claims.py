@@ -46,7 +46,7 @@ def _ends(evidence: Evidence) -> Iterator[Finding]:
         rounds = min(len(matched.records) for matched, _ in pairs)
         figure = (
             f"after {rounds} rounds {ends[0]:.1f} % (plain averaging: {ends[1]:.1f} %), {left} points above plain "
-            f"averaging's peak and {own:.1f} points above its own"
+            f"averaging's peak and {-own:.1f} below its own"
         )
         yield Finding(name, left.above(-_END_POINTS), figure)
 
