@@ -1,4 +1,4 @@
-"""Rehearsals: everybody at once, before the first round, without ledger and data; the answer is a name alone."""
+"""Rehearsals: everybody at once, before the first release, without a charge; the answer is a name alone."""
 
 from __future__ import annotations
 
@@ -43,12 +43,37 @@ def test_a_deployment_refuses_rehearsals_unless_its_owner_allows_them(client: An
     assert client.charges == 0
 
 
-def test_a_rehearsal_does_not_open_the_ledger(client: Any, tools: Any) -> None:
-    allow(client, tools)
-    ledger = client.folder / "ledger.db"
-    ledger.write_bytes(b"no ledger at all")
+def test_there_is_no_rehearsal_after_the_first_release(client: Any, tools: Any) -> None:
+    """Training may leave something of the data in the machine, and a rehearsal's time could tell it, uncharged."""
+    assert allow(client, tools).ask(kind=REHEARSAL).has_content()
+    assert client.ask().has_content()
+    for run in ("run", "another", None):
+        assert Refusal.of(client.ask(kind=REHEARSAL, run=run).error) == Refusal("not-allowed")
+    assert [message.metadata.message_type for message in client.seen] == [REHEARSAL, "train"]
+    assert client.charges == 1
+
+
+def test_nothing_is_charged_while_a_rehearsal_goes_on(client: Any, tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pausefl.owner.kept_replies._PATIENCE", 0.0)
+    inside: list[Message] = []
+
+    def app(message: Message, context: Context) -> Message:
+        if message.metadata.message_type == REHEARSAL:
+            inside.append(client.ask())
+        return tools.trained(message, context)
+
+    allow(client, tools).app = app
     assert client.ask(kind=REHEARSAL).has_content()
-    assert Refusal.of(client.ask().error) == Refusal("unready")
+    assert Refusal.of(inside[0].error) == Refusal("unready")
+    assert client.charges == 0
+    assert client.ask().has_content()
+
+
+def test_without_a_ledger_to_look_at_there_is_no_rehearsal(client: Any, tools: Any) -> None:
+    allow(client, tools)
+    (client.folder / "ledger.db").write_bytes(b"no ledger at all")
+    assert Refusal.of(client.ask(kind=REHEARSAL).error) == Refusal("unready")
+    assert not client.seen
 
 
 def test_no_other_query_is_served_with_it(client: Any, tools: Any) -> None:

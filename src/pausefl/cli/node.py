@@ -107,15 +107,14 @@ def start(
 ) -> None:
     """Start SuperNode and guarded executor, and end both when one of them ends."""
     from pausefl.flower.node.box import Box, code_folders
-    from pausefl.flower.node.guard import Guard
+    from pausefl.flower.node.guard import QUICK, Guard, time_limit_within
     from pausefl.flower.node.reviewed_apps import ReviewedApps
     from pausefl.flower.node.start import NOT_PROTECTED, check
     from pausefl.flower.node.start import start as run
 
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
-    # Less than the answer waits for: what comes after the app takes time, too.
-    limit = time_limit if time_limit is not None else 0.9 * answer_after if answer_after else 3600.0
+    limit = time_limit if time_limit is not None else time_limit_within(answer_after) if answer_after else 3600.0
     box = Box(data=folders, time_limit=limit, memory=memory, user=box_user, closed=not no_box)
     guard = Guard(
         owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box, answer_after=answer_after or 0.0
@@ -127,7 +126,10 @@ def start(
         typer.echo(f"apps read {folder}, because Python looks for code there")
     typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
     if answer_after:
-        typer.echo(f"every answer leaves {answer_after:g} seconds after its message came")
+        typer.echo(
+            f"every answer leaves {answer_after:g} seconds after its message came ({QUICK:g} if no app ran for it); "
+            "apps keep no state"
+        )
     run(guard, supernode or (), typer.echo)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -156,14 +156,24 @@ def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.L
 def rehearse(owner: Owner, work: Callable[[], object], log: logging.Logger = _LOG) -> None:
     """Do a round's work on made-up data, if the owner allows it; what it returns, and whether it fails, stays here.
 
-    Ledger and data are not touched by this.  Whether ``work`` leaves the data alone is for the caller to see to.
+    Nothing is charged, so the time that it takes must not depend on the data.  Training may leave something of the data
+    in the machine, such as which files are in its caches.  So there is no rehearsal after the first release, and none
+    is charged while one goes on.  Whether ``work`` leaves the data alone is for the caller to see to.
     """
     if not owner.rehearse:
         raise Refused("not-allowed", "the owner allows no rehearsals; replies.rehearse = true would")
-    try:
-        run_and_undo(work)
-    except BaseException as error:
-        _tell(log, "pausefl: the rehearsal failed; its error stays here", error)
+    with ExitStack() as held:
+        if not owner.simulation:
+            with refusing("unready", PauseError, OSError):
+                ledger = open_ledger(owner, "")
+                held.enter_context(charging(ledger))
+                ledger.verify()
+            if ledger.head.rows:
+                raise Refused("not-allowed", "a rehearsal is for before the first release, and there was one")
+        try:
+            run_and_undo(work)
+        except BaseException as error:
+            _tell(log, "pausefl: the rehearsal failed; its error stays here", error)
 
 
 def _tell(log: logging.Logger, text: str, error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -86,6 +87,23 @@ def test_a_readable_folder_must_not_hold_a_hidden_one(tmp_path: Path) -> None:
     Box(data=(tmp_path / "owner" / "data",), hidden=(tmp_path / "owner",))  # the rest of the folder is not shown
 
 
+def test_data_is_apart_from_what_every_app_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a rehearsal, in a box without data, would see it."""
+    for name in ("code/data", "code/deep/er", "apart"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "code" / "data")
+    monkeypatch.syspath_prepend(tmp_path / "code" / "deep")
+    Box(data=(tmp_path / "link", tmp_path / "code" / "data", tmp_path / "apart"))
+    monkeypatch.syspath_prepend(tmp_path / "code")
+    for name in ("link", "code/data", "code", "code/deep/er", "."):
+        with pytest.raises(ConfigError, match="which every app reads, lie one in the other; move the data"):
+            Box(data=(tmp_path / name,))
+    for inside in (Path(sys.prefix), Path(sys.base_prefix).parent, Path("/usr/share")):
+        with pytest.raises(ConfigError, match=r"lie one in the other|of its own"):
+            Box(data=(inside,))
+    Box(data=(tmp_path / "apart",))
+
+
 @pytest.mark.parametrize("data", ["/", "/tmp", "/proc", "/dev"])
 def test_folders_that_the_box_has_itself_are_refused(data: str) -> None:
     with pytest.raises(ConfigError, match="of its own; move the files"):
@@ -135,6 +153,15 @@ def test_the_box_ends_with_the_process_that_made_it(user: str | None) -> None:
     while sleeping() and time.monotonic() < end:
         pass
     assert not sleeping()
+
+
+def test_there_are_limits_on_processes_and_no_dumps() -> None:
+    """With 0 as its limit the kernel still hands a dump to a program of the machine, with 1 it does not: core(5)."""
+    code = "from resource import *; print([getrlimit(one) for one in (RLIMIT_CORE, RLIMIT_NPROC)])"
+    most = max(256, 16 * (os.cpu_count() or 1))
+    core, processes = json.loads(run(code, Box()).replace(b"(", b"[").replace(b")", b"]"))
+    assert set(core) <= {min(1, resource.getrlimit(resource.RLIMIT_CORE)[1] % (1 << 64))}
+    assert 0 < processes[0] == processes[1] <= most
 
 
 def test_a_limit_on_memory_holds() -> None:

@@ -85,6 +85,46 @@ def test_two_files_of_one_name_are_refused() -> None:
         read_bundle(content.getvalue())
 
 
+GOOD = {"pyproject.toml": b"", "tried/client.py": b"shown"}
+
+
+def entries(*drop: int, **more: Any) -> bytes:
+    """Three files, and of their lines in the directory all but those to drop; ``more`` is set on the last."""
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in (*GOOD.items(), ("tried/more.py", b"run")):
+            archive.writestr(name, text)
+        for number in drop:
+            del archive.filelist[number]
+        for name, value in more.items():
+            setattr(archive.filelist[-1], name, value)
+    return content.getvalue()
+
+
+HIDING = {
+    "before": zipped(GOOD) + zipped(GOOD),
+    "before, no bundle": b"#!/bin/sh\n" + zipped(GOOD),
+    "behind": zipped(GOOD) + b"x",
+    "a hidden entry": entries(1),
+    "a hidden entry at the end": entries(2),
+    "more about an entry": entries(extra=b"up\x06\x00\x01\x00\x00\x00\x00x"),
+    "a comment": entries(comment=b"x"),
+    "a size of its own": zipped(GOOD).replace(b"\x05\0\0\0\x05\0\0\0", b"\x04\0\0\0\x04\0\0\0", 1),
+    "a name of its own": zipped(GOOD).replace(b"tried/client.py", b"tried/server.py", 1),
+    "a folder with content": zipped({**GOOD, "tried/more/": b"x"}),
+    "a name that is cut": zipped({**GOOD, "tried/more.py.txt": b""}).replace(b"more.py.txt", b"more.py\0txt"),
+    "a name that no disk takes": zipped({**GOOD, "tried/" + "\u00e9" * 128: b""}),
+}
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_a_bundle_that_other_tools_would_show_in_another_way_is_refused(how: str) -> None:
+    assert read_bundle(zipped(GOOD)).files == GOOD
+    assert set(read_bundle(entries()).files) == {*GOOD, "tried/more.py"}
+    with pytest.raises(ConfigError, match=r"bundle hides something|plain and unique"):
+        read_bundle(HIDING[how])
+
+
 @given(st.binary(max_size=300) | st.binary(max_size=200).map(lambda text: zipped({"pyproject.toml": text})))
 def test_rubbish_is_refused_in_one_line(content: bytes) -> None:
     try:

@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -152,10 +154,49 @@ def test_folders_in_memory_are_bounded(folder: str) -> None:
 @pytest.mark.parametrize("user", USERS[1:])
 def test_processes_are_bounded(user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "enter_box.py"
-    script.write_text(Path(enter_box.__file__).read_text().replace("_PROCESSES = 4096", "_PROCESSES = 20"))
+    script.write_text(Path(enter_box.__file__).read_text().replace("_PROCESSES = max", "_PROCESSES = 20 or max"))
     monkeypatch.setattr(enter_box, "__file__", str(script))
     tries = "worked({str(n): lambda: os.fork() or signal.pause() for n in range(40)})"
     assert 0 < len(worked(tries, Box(user=user))) < 20
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users get to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def refused_by_another(folder: Path) -> bool:
+    """Whether a user who is not root refuses a folder."""
+    child = os.fork()
+    if not child:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            require_plain_files(folder)
+        except ConfigError as error:
+            os._exit(3 if "can be entered but not listed" in str(error) else 4)
+        except BaseException:
+            os._exit(5)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 3)
+    return code == 3
+
+
+def test_a_folder_that_can_be_entered_but_not_listed_is_refused(open_folder: Path) -> None:
+    """Nobody can look for a pipe there, and whoever knows its name can write to it."""
+    dark = open_folder / "data" / "dark"
+    dark.mkdir(parents=True)
+    os.mkfifo(dark / "pipe")
+    for mode, refused in {0o711: True, 0o700: False}.items() if os.geteuid() == 0 else {0o311: True, 0: False}.items():
+        dark.chmod(mode)
+        assert refused_by_another(open_folder / "data") == refused
+    dark.chmod(0o700)
 
 
 def test_folders_with_anything_but_files_are_refused(tmp_path: Path) -> None:

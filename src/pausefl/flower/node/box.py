@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import IO
 
@@ -45,8 +46,9 @@ class Box:
     reads system folders, Python's folders and ``data``.  When ``run`` returns or raises, all its processes are gone.
     With ``closed=False`` none of that holds: it is a plain process with a clean environment.
 
-    ``hidden`` folders must not lie in a folder that can be read.  ``time_limit`` is in seconds, ``memory`` in bytes per
-    process.  ``user`` is the account that the command runs as; that needs root, and no user namespaces.
+    ``hidden`` folders must not lie in a folder that can be read.  ``data`` is apart from all that is shown without it:
+    a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user`` is the
+    account that the command runs as; that needs root, and no user namespaces.
     """
 
     data: tuple[Path, ...] = ()
@@ -76,6 +78,11 @@ class Box:
                 raise ConfigError(f"the app may read {real}, but that folder must stay hidden; keep data elsewhere")
             if inside:
                 raise ConfigError(f"the app may read {real}, but {inside[0]} in it must stay hidden; move one of them")
+        for code, folder in product(replace(self, data=())._shown().values() if self.data else (), self.data):
+            if folder.resolve().is_relative_to(code) or code.is_relative_to(folder.resolve()):
+                raise ConfigError(
+                    f"data folder {folder} and {code}, which every app reads, lie one in the other; move the data"
+                )
 
     def check_folders(self) -> None:
         """Refuse data, or code outside of Python's folders, by which an app could reach a process outside."""

@@ -9,6 +9,7 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
+from flwr.app import RecordDict
 from flwr.clientapp.client_app import LoadClientAppError
 from flwr.common.serde import context_from_proto, message_from_proto, recorddict_from_proto, recorddict_to_proto
 from flwr.proto.message_pb2 import Context as ContextBytes
@@ -32,7 +33,7 @@ def main() -> None:
         content, given, known, state = map(bytes, unpack(sys.stdin.buffer.read(), 4))
         message = message_from_proto(MessageBytes.FromString(given))
         context = context_from_proto(ContextBytes.FromString(known))
-        context.state = recorddict_from_proto(RecordBytes.FromString(state))
+        context.state = _state(state)
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = context.run_id, context.node_id, 1
         bundle = read_bundle(content)
         bundle.unpack(Path(folder))
@@ -44,6 +45,15 @@ def main() -> None:
         answer = app(message=message, context=context)
         _, trained = arrays_in(answer.content)
         out.write(pack(to_bytes(model, trained), recorddict_to_proto(context.state).SerializeToString()))
+
+
+def _state(kept: bytes) -> RecordDict:
+    """Return what the app kept; an app can have written anything, and one training must not spoil the next."""
+    try:
+        return recorddict_from_proto(RecordBytes.FromString(kept))
+    except Exception as error:
+        print(f"what was kept for the app cannot be read ({error}); it begins without", file=sys.stderr)
+    return RecordDict()
 
 
 def _send_torch_by_value() -> None:

@@ -25,6 +25,8 @@ _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
     EOFError,
 )  # fmt: skip
+_LATER = 8  # the flag of an entry whose size is told after it
+_LONGEST = 255  # bytes of a file's name, on any disk
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
 
 
@@ -105,8 +107,9 @@ def read_bundle(content: bytes) -> Bundle:
     """Return the bundle in these bytes; refuse one whose names are ambiguous, or lead out of its folder."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            names = [entry.filename for entry in entries]
+            _check_layout(archive, content)
+            entries = [entry for entry in archive.infolist() if not entry.is_dir() or entry.file_size]
+            names = [entry.orig_filename for entry in entries]
             _check_names(names)
             if sum(entry.file_size for entry in entries) > _MOST_BYTES:
                 raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; refuse it")
@@ -128,6 +131,27 @@ def _check_configuration(text: bytes) -> None:
         )
 
 
+def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
+    """Refuse bytes that are no entry's, and entries that are told in two ways: other tools could show other files.
+
+    The files must lie one after the other from the first byte on, each with the head that the directory at the end has
+    of it, and without anything that is not needed.
+    """
+    place, row = 0, archive.start_dir
+    for entry in archive.infolist():
+        name = int.from_bytes(content[row + 28 : row + 30], "little")
+        same = content[place + 4 : place + 28] == content[row + 6 : row + 30]
+        same &= content[place + 30 : place + 30 + name] == content[row + 46 : row + 46 + name]
+        bare = not any(content[place + 28 : place + 30] + content[row + 30 : row + 34]) and not entry.flag_bits & _LATER
+        if not (same and bare and entry.header_offset == place):
+            raise ConfigError(
+                f"bundle hides something before or in {entry.filename!r:.200}; build it with 'flwr build'"
+            )
+        place, row = place + 30 + name + entry.compress_size, row + 46 + name
+    if place != archive.start_dir or row + 22 != len(content):
+        raise ConfigError("bundle hides something before or behind its directory; build it with 'flwr build'")
+
+
 def _check_names(names: Sequence[str]) -> None:
     """Refuse names by which other code could run than a reader of the files sees."""
     if len(set(names)) < len(names):
@@ -136,6 +160,7 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         path = PurePosixPath(name)
         plain = name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts
+        plain &= all(len(part.encode()) <= _LONGEST for part in path.parts)
         if not plain or str(path) != name:
             raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; refuse it")
         if path.suffix.lower() in _COMPILED or "__pycache__" in path.parts:

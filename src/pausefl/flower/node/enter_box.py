@@ -36,8 +36,9 @@ _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
 _DEATH_SIGNAL, _DUMPABLE, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 24, 38, 22, 47
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
-_PROCESSES = 4096
-"""Processes and threads of the box's user at most; the kernel lets root have any number."""
+_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
+"""Processes and threads of the box's user at most: some libraries start one for each processor, and all of them must
+be ended before an answer leaves.  The kernel lets root have any number."""
 
 # System calls by machine.  Refused are connect, those that reach other processes, kernel keys or tracing, those that
 # make or enter namespaces, and io_uring, which opens sockets past the filter.
@@ -79,7 +80,7 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     _give_up_rights(plan["user"])
     _die_with_first(alive)  # once more: the kernel forgets it where the user changes
     os.close(alive)
-    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_CORE, 1)  # none, and not 0: the kernel would still hand a dump to a program of the machine
     _limit(resource.RLIMIT_NPROC, _PROCESSES)
     if plan["memory"]:
         _limit(resource.RLIMIT_AS, plan["memory"])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,7 @@ from flwr.supercore.utils import disable_process_dumping
 
 from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.flower_parts import check_flower
-from pausefl.flower.node.guard import Guard, refusal
+from pausefl.flower.node.guard import Guard
 
 _executor: Any = import_module("flwr.supercore.superexec.run_superexec")
 _task: Any = import_module("flwr.supernode.runtime.run_clientapp")
@@ -49,8 +50,9 @@ class _GuardedExecutor:
         return None
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
-        words = json.dumps({"address": spec.runtime_api_address, "type": spec.task_type})
-        self._running.append(begin(spec.token.encode(), "task", words, self._guard))
+        # This clock is the same in all processes of a machine.
+        task = {"address": spec.runtime_api_address, "type": spec.task_type, "launched": time.monotonic()}
+        self._running.append(begin(spec.token.encode(), "task", json.dumps(task), self._guard))
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
@@ -65,21 +67,20 @@ def run_task(words: str, guard: str) -> None:
     """Answer the one message of a task; the token is read from stdin."""
     _begin()
     task = json.loads(words)
-    install_guard(Guard.of(guard), task["type"])
+    install_guard(Guard.of(guard), task["type"], task["launched"])
     _task.run_clientapp(
         runtime_api_address=task["address"], token=sys.stdin.read(), insecure=True, runtime_dependency_install=False
     )
 
 
-def install_guard(guard: Guard, task_type: str) -> None:
+def install_guard(guard: Guard, task_type: str, launched: float) -> None:
     """Put the guard where Flower would unpack an app, and where it would load and call it."""
     bundles: list[bytes] = []
 
     def answer(message: Message, context: Context) -> Message:
         # Other kinds of task have other rights, and no mod stands before them.
-        if task_type != TaskType.CLIENT_APP or len(bundles) != 1:
-            return refusal(message, "unreviewed")
-        return guard.answer(bundles[0], message, context)
+        one = task_type == TaskType.CLIENT_APP and len(bundles) == 1
+        return guard.answer(bundles[0] if one else None, message, context, launched)
 
     def load(*_: object) -> Callable[[Message, Context], Message]:
         return answer

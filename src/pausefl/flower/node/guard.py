@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from collections import deque
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -26,6 +28,12 @@ from pausefl.owner.request_and_reply import Reason
 MOST_STATE, STATE = 1 << 24, "pausefl-state"
 """Bytes of an app's state that are kept for its next message, and the name they are kept by."""
 
+SLACK, QUICK = 15.0, 10.0
+"""With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
+end all its processes; and after how many seconds an answer leaves for which no app ran."""
+
+_LAST_WORDS = 300
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
@@ -33,8 +41,9 @@ class Guard:
 
     Law: an answer is the gate's, or one fixed refusal.  A bundle whose hash is not on the list is not even unpacked.
     The code of one that is runs in the box only, and everything that comes out of the box goes through the gate.
-    With ``answer_after``, an answer for which the app ran leaves so many seconds after its message came, however long
-    the app took; so it is above the box's time limit.
+    With ``answer_after``, an answer for which the app ran leaves so many seconds after its task was launched, or twice
+    as many, and so on, however long the app took; any other answer leaves after a fixed time, too; and no app keeps a
+    state, which would take time to load.
     """
 
     owner: Path
@@ -44,27 +53,43 @@ class Guard:
 
     def __post_init__(self) -> None:
         after, limit = self.answer_after, self.box.time_limit
-        fine = is_finite(after) and (after == 0.0 or after > limit)
-        require(fine, "--answer-after", after, f"more than the time limit of {limit:g} seconds", "raise it")
+        fine = is_finite(after) and (after == 0.0 or after >= limit + SLACK)
+        bound = f"at least {limit + SLACK:g}, {SLACK:g} seconds above the time limit"
+        require(fine, "--answer-after", after, bound, "raise it, or lower --time-limit")
 
-    def answer(self, bundle: bytes, message: Message, context: Context) -> Message:
-        """Answer one message to the app in this bundle."""
+    def answer(
+        self, bundle: bytes | None, message: Message, context: Context, launched: float | None = None
+    ) -> Message:
+        """Answer one message to the app in this bundle, if there is one that could run; ``launched``: since when."""
+        begun = time.monotonic() if launched is None else launched
+        reply, ran = self._answered(bundle, message, context)
+        if self.answer_after:
+            context.state = RecordDict()
+            now = time.monotonic()
+            time.sleep(max(0.0, leaves(begun, self.answer_after if ran else QUICK, now) - now))
+        return reply
+
+    def _answered(self, bundle: bytes | None, message: Message, context: Context) -> tuple[Message, bool]:
+        """Return the answer, and whether the app ran for it."""
+        if bundle is None:
+            return refusal(message, "unreviewed"), False
         why = self._refuses(bundle, message)
         if why is not None:
-            return refusal(message, why)
-        end = time.monotonic()
+            return refusal(message, why), False
+        ran = False
 
         def app(asked: Message, given: Context) -> Message:
-            nonlocal end
-            end += self.answer_after
-            # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.
-            box = replace(self.box, data=()) if asked.metadata.message_type == REHEARSAL else self.box
-            return run_boxed(box, bundle, asked, given)
+            nonlocal ran
+            ran = True
+            # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of looking
+            # through their folders does.
+            if asked.metadata.message_type == REHEARSAL:
+                return run_boxed(replace(self.box, data=()), bundle, asked, given)
+            self.box.check_folders()
+            return run_boxed(self.box, bundle, asked, given)
 
         context.node_config[NODE_KEY] = str(self.owner)
-        reply = PrivateUpdate()(message, context, app)
-        time.sleep(max(0.0, end - time.monotonic()))
-        return reply
+        return PrivateUpdate()(message, context, app), ran
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
         """Say why a message does not even reach the gate."""
@@ -79,11 +104,6 @@ class Guard:
         if not known:
             log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
             return "unreviewed"
-        try:
-            self.box.check_folders()
-        except Exception as error:
-            log(ERROR, "pausefl: %s", error)
-            return "unready"
         return None
 
     def text(self) -> str:
@@ -98,6 +118,20 @@ class Guard:
         folders = {name: tuple(map(Path, box[name])) for name in ("data", "hidden")}
         paths = {name: Path(values[name]) for name in ("owner", "reviewed")}
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"])
+
+
+def time_limit_within(answer_after: float) -> float:
+    """Return how long an app may take if nothing else is said: nine tenths, and so that there is enough slack."""
+    require(answer_after > SLACK, "--answer-after", answer_after, f"above {SLACK:g} seconds", "raise it")
+    return min(0.9 * answer_after, answer_after - SLACK)
+
+
+def leaves(launched: float, period: float, now: float) -> float:
+    """Return when an answer leaves: one period after the launch, or if that has passed, at the end of the next one.
+
+    An app can make it pass, by what must be ended after it; this lets the server see no more than that it did.
+    """
+    return launched + period * max(1, math.ceil((now - launched) / period))
 
 
 def refusal(message: Message, why: Reason) -> Message:
@@ -119,7 +153,16 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Me
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
     most = len(pack(b"", b"")) + size_of(model) + MOST_STATE
-    trained, state = unpack(box.run(command, request, most, lambda line: log(INFO, "app says: %s", line)), 2)
+    said: deque[str] = deque(maxlen=1)
+
+    def hear(line: str) -> None:
+        log(INFO, "app says: %s", line)
+        said.append(line)
+
+    try:
+        trained, state = unpack(box.run(command, request, most, hear), 2)
+    except BoxError as error:
+        raise BoxError("; the last that it said: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
     if len(state) > MOST_STATE:
         raise BoxError(f"the app has a state of {len(state)} bytes, but {MOST_STATE} are the most that is kept")
     content = RecordDict({key: record_of(from_bytes(model, trained))})

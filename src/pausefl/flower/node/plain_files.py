@@ -13,15 +13,22 @@ def require_plain_files(folder: Path) -> None:
     """Refuse a folder that holds anything but files and folders, at any depth; links count as what they lead to."""
     waiting = [str(folder)]
     while waiting:
+        place = waiting.pop()
         try:
-            with os.scandir(waiting.pop()) as entries:
+            with os.scandir(place) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
                         _check(entry.path)
-        except (FileNotFoundError, PermissionError):
-            continue  # what is gone, or closed to this user, is so for an app, too
+        except PermissionError:
+            if os.access(place, os.X_OK):  # whoever knows a name in it gets there; else it is closed to an app, too
+                raise ConfigError(
+                    f"{place!r:.500} can be entered but not listed, so nobody sees what is in it; let it be read, or "
+                    "move it away"
+                ) from None
+        except FileNotFoundError:
+            continue  # what is gone is so for an app, too
 
 
 def _check(path: str) -> None:

@@ -37,5 +37,5 @@ def rehearse(
     log(INFO, "pausefl: rehearsal: %s of %s answered, the last after %.2f s", len(taken), len(nodes), slowest)
     if not taken:
         log(WARNING, "pausefl: nobody rehearsed: the app needs a function app.query('rehearsal') below the mod, and "
-            "the owners' files must allow it; the run begins without")  # fmt: skip
+            "the owners' files must allow it, and nothing be released yet; the run begins without")  # fmt: skip
     return taken

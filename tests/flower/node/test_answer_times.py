@@ -1,0 +1,114 @@
+"""When an answer leaves a node with ``--answer-after``: at times that tell nothing of what the app did."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pausefl.errors import InvalidValueError
+from pausefl.flower.node import executor
+from pausefl.flower.node import guard as guarding
+from pausefl.flower.node.box import Box, BoxError, pack
+from pausefl.flower.node.guard import leaves, time_limit_within
+
+LAUNCHED = 1000.0
+
+
+class Clock:
+    """A clock that only what is told moves, in place of the guard's; it begins when the task is launched."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = LAUNCHED
+        patch.setattr(guarding, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def box_takes(self, seconds: float, patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
+        def run(*_: object) -> bytes:
+            self.now += seconds
+            if fails:
+                raise BoxError("ended")
+            return pack(bytes(210 * 4), bytes(100))
+
+        patch.setattr(Box, "run", run)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(("took", "after"), [(1.0, 40.0), (25.0, 40.0), (39.0, 40.0), (40.5, 80.0), (81.0, 120.0)])
+def test_with_a_fixed_time_an_answer_leaves_at_a_multiple_of_it(
+    took: float, after: float, fails: bool, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted from the launch of its task; an app can make what must be torn down last longer than the slack."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    bundle = node.app().content
+    clock.box_takes(took - 0.5, monkeypatch, fails=fails)
+    clock.now += 0.5  # until the guard is asked
+    assert guard.answer(bundle, kit.request(), node.context, LAUNCHED).has_content()
+    assert clock.now == LAUNCHED + after
+    assert not node.context.state
+
+
+@pytest.mark.parametrize(("late", "after"), [(0.1, 10.0), (9.0, 10.0), (10.5, 20.0)])
+def test_with_a_fixed_time_answers_without_the_app_have_one_too(
+    late: float, after: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    bundle = node.app().content
+    clock.box_takes(1.0, monkeypatch)
+    guard.answer(bundle, kit.request(), node.context, LAUNCHED)
+    hello, unknown = kit.request(), kit.request()
+    hello.content["pausefl"]["hello"] = True
+    unknown.metadata.__dict__["_message_type"] = "else"
+    requests = [hello, kit.request(), kit.request(kind="evaluate"), unknown]
+    for sent, message in [(bundle, one) for one in requests] + [(b"", kit.request()), (None, kit.request())]:
+        clock.now = LAUNCHED + late
+        guard.answer(sent, message, node.context, LAUNCHED)
+        assert clock.now == LAUNCHED + after
+    assert node.charges == 1
+
+
+@given(period=st.floats(1.0, 1e4), launched=st.floats(0.0, 1e7), took=st.floats(0.0, 1e5))
+def test_when_an_answer_leaves_is_a_multiple_that_has_not_passed(period: float, launched: float, took: float) -> None:
+    now = launched + took
+    end = leaves(launched, period, now)
+    times = (end - launched) / period
+    assert abs(times - round(times)) < 1e-6 and round(times) >= 1
+    assert -1e-6 < end - now < period * (1 + 1e-6) or round(times) == 1
+
+
+def test_a_task_is_told_when_it_was_launched(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading Python, and pulling the message, take time that others on the machine can stretch."""
+    tasks: list[dict[str, Any]] = []
+    monkeypatch.setattr(executor, "begin", lambda secret, role, words, guard: tasks.append(json.loads(words)))
+    before = time.monotonic()
+    spec = SimpleNamespace(runtime_api_address="here", task_type="x", token="t")
+    executor._GuardedExecutor(node.guard.text()).launch(spec)  # type: ignore[arg-type]
+    assert before <= tasks[0]["launched"] <= time.monotonic()
+
+
+@pytest.mark.parametrize("after", [5.0, 8.0, 22.9, -1.0, float("nan")])
+def test_an_answer_waits_longer_than_an_app_and_its_end_may_take(node: Any, after: float) -> None:
+    limited = node.limited(time_limit=8.0).guard
+    with pytest.raises(
+        InvalidValueError, match=r"--answer-after is .*, but must be at least 23, 15 seconds above the t"
+    ):
+        replace(limited, answer_after=after)
+    assert replace(limited, answer_after=23.0).answer_after == 23.0
+
+
+def test_the_time_limit_follows_from_the_answers_time_if_none_is_told() -> None:
+    assert [time_limit_within(after) for after in (16.0, 50.0, 1000.0)] == [1.0, 35.0, 900.0]
+    for after in (15.0, 0.1, -1.0, float("nan")):
+        with pytest.raises(InvalidValueError, match=r"--answer-after is .*, but must be above 15 seconds"):
+            time_limit_within(after)
