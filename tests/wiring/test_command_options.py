@@ -466,7 +466,7 @@ OPTIONS = (
     Option("node start", "answer_after", (START.format(""), START.format("--answer-after 50")),
            started("at most 3600 seconds, and", "folder\nevery answer leaves 50 seconds")),
     Option("node start", "memory_limit", (START.format(""), START.format("--memory-limit 9000")),
-           started("3600 seconds, and", "3600 seconds and 9000 MiB, and")),
+           started("3600 seconds, and", "3600 seconds and 9000 MiB per process, and")),
     Option("node start", "box_user", (START.format(""), START.format("--box-user nobody-knows")),
            lambda a, b: started("in a box,")(a) and "'nobody-knows' is not known on this machine" in b.err),
     Option("node start", "no_box", (START.format(""), START.format("--no-box")),
