@@ -33,6 +33,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        self.woke = time.time()
 
     def box_takes(self, seconds: float, patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
         def run(*_: object) -> bytes:
@@ -54,8 +55,10 @@ def test_with_a_fixed_time_an_answer_leaves_at_a_multiple_of_it(
     bundle = node.app().content
     clock.box_takes(took - 0.5, monkeypatch, fails=fails)
     clock.now += 0.5  # until the guard is asked
-    assert guard.answer(bundle, kit.request(), node.context, LAUNCHED).has_content()
+    reply = guard.answer(bundle, kit.request(), node.context, LAUNCHED)
+    assert reply.has_content()
     assert clock.now == LAUNCHED + after
+    assert reply.metadata.created_at >= clock.woke  # a message is stamped with the time when it was made
     assert not node.context.state
 
 

@@ -67,6 +67,8 @@ class Guard:
             context.state = RecordDict()
             now = time.monotonic()
             time.sleep(max(0.0, leaves(begun, self.answer_after if ran else QUICK, now) - now))
+            # Anew: a message is stamped with the time when it was made, which is when training had ended.
+            reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
         return reply
 
     def _answered(self, bundle: bytes | None, message: Message, context: Context) -> tuple[Message, bool]:
