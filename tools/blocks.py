@@ -174,6 +174,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
         "PAUSEFL_DATA": str(folder / "data"),
+        "XDG_STATE_HOME": str(folder.resolve() / ".local" / "state"),
     }
 
 

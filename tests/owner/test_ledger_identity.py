@@ -130,22 +130,11 @@ def test_a_charge_whose_file_was_exchanged_is_not_noted(tmp_path: Path) -> None:
     assert noted is not None and noted.rows == 0
 
 
-def test_without_a_home_the_note_beside_the_replies_is_all_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))  # no folder can be made there
-    path = make_folder(tmp_path)
-    charged_and_noted(path, 1)
-    noted = read_note(path)
-    assert noted is not None and noted.rows == 1
-    assert read_witness(noted.ledger_id) is None
-
-
 def test_the_witness_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    ledger = make_ledger(tmp_path / "ledger.db")
+    (tmp_path / "home").mkdir()
+    ledger = SqliteLedger(make_folder(tmp_path))
     witness = tmp_path / "home" / ".local" / "state" / "pausefl" / "ledgers" / ledger.id
     assert witness_path(ledger.id) == witness
     assert witness.stat().st_mode & 0o777 == 0o600 and witness.parent.stat().st_mode & 0o777 == 0o700

@@ -210,9 +210,7 @@ def test_a_retirement_is_no_release_of_the_servers_count(ledger: Path, tmp_path:
 
 @pytest.mark.parametrize("text", ["", "{}"])
 def test_damaged_notes_are_as_good_as_none(ledger: Path, text: str) -> None:
-    witness = witness_path(SqliteLedger(ledger).id)
-    assert witness is not None
-    for note in (witness, note_path(ledger)):
+    for note in (witness_path(SqliteLedger(ledger).id), note_path(ledger)):
         note.write_text(text)
         assert unready(ledger)
     refused(ledger, "nothing here tells whether")

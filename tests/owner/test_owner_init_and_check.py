@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,11 +20,13 @@ import pytest
 from pausefl.cli import main
 from pausefl.errors import PauseError
 from pausefl.owner.gate import Gate
-from pausefl.owner.noted_heads import read_note
+from pausefl.owner.ledger_identity import retire_for_ever
+from pausefl.owner.noted_heads import read_note, read_witness
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
+from pausefl.owner.second_note_place import second_note_folder
 from pausefl.privacy import FixedHorizon, PrivUnit, SqliteLedger
 
 MODEL = {"w": np.zeros(100, dtype=np.float32)}
@@ -32,16 +35,24 @@ MODEL = {"w": np.zeros(100, dtype=np.float32)}
 @pytest.fixture(autouse=True)
 def a_disk_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the temporary folder of this machine lies on."""
-    monkeypatch.setattr("pausefl.owner.owner_check.forgetful_file_system", lambda path: None)
+    monkeypatch.setattr("pausefl.owner.second_note_place.forgetful_file_system", lambda path: None)
 
 
-def test_a_ledger_that_will_be_forgotten_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    init_owner(tmp_path, "clinic")
-    asked: list[Path] = []
-    monkeypatch.setattr("pausefl.owner.owner_check.forgetful_file_system", lambda path: asked.append(path) or "tmpfs")
-    [warning] = check_owner(tmp_path / "owner.toml").warnings
-    assert warning.startswith("the ledger lies on tmpfs; put it on a disk that lasts")
-    assert asked == [tmp_path / "ledger.db"]
+def test_a_ledger_or_second_note_that_will_be_forgotten_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = init_owner(tmp_path, "clinic").ledger
+    for place, said in (
+        (ledger, "the ledger lies on tmpfs; put it on a disk that lasts, or releases are forgotten"),
+        (second_note_folder(), "the second note lies on tmpfs; set XDG_STATE_HOME to a folder on a disk that lasts"),
+    ):
+        monkeypatch.setattr(
+            "pausefl.owner.second_note_place.forgetful_file_system",
+            lambda path, place=place: "tmpfs" if path == place else None,
+        )
+        [warning] = check_owner(tmp_path / "owner.toml").warnings
+        assert warning.startswith(said)
+        assert f"WARNING: {said}" in called(capsys, "ledger", "verify", ledger)[2]
 
 
 def release(file: Path, number: int = 1) -> Any:
@@ -210,7 +221,8 @@ def test_one_that_was_retired_before_its_first_release_is_told_so(
     retired = SqliteLedger(tmp_path / "ledger.db").retire("clinic")
     found = check_owner(file)
     assert (found.releases, found.left, found.next, found.retired) == (0, 0.0, (), retired.when)
-    assert f"none: it was retired at {retired.when}, for ever" in called(capsys, "owner", "check", file)[1]
+    told = called(capsys, "owner", "check", file)[1]
+    assert f"retired at {retired.when}, for ever" in told and "next release" not in told
 
 
 def test_a_spent_budget_has_nothing_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,6 +282,55 @@ def test_a_ledger_that_was_used_is_not_taken_up_again(tmp_path: Path) -> None:
             init_owner(tmp_path, "clinic")
         assert "another folder" not in str(refused.value)
         assert not file.exists()
+
+
+@pytest.mark.parametrize("kept", ["all", "owner.toml lost", "ledger alone"])
+@pytest.mark.parametrize("retired", [False, True])
+def test_an_older_empty_copy_of_a_used_ledger_is_not_taken_up(tmp_path: Path, kept: str, retired: bool) -> None:
+    """The whole folder as it was after ``owner init``: only the note outside knows of what came then."""
+    folder = tmp_path / "clinic"
+    ledger = init_owner(folder, "clinic").ledger
+    shutil.copytree(folder, tmp_path / "older")
+    if retired:
+        retire_for_ever(SqliteLedger(ledger), "clinic")
+    else:
+        release(folder / "owner.toml")
+    witness = read_witness(SqliteLedger(ledger).id)
+    shutil.copytree(tmp_path / "older", folder, dirs_exist_ok=True)  # in place: the inodes stay
+    if kept != "all":
+        (folder / "owner.toml").unlink()
+    if kept == "ledger alone":
+        shutil.rmtree(folder / "ledger.db-replies")
+    with pytest.raises(PauseError, match="a second ledger would be a second budget"):
+        init_owner(folder, "clinic")
+    assert (folder / "owner.toml").exists() == (kept == "all")
+    assert witness is not None and read_witness(witness.ledger_id) == witness and witness.rows == 1
+
+
+def test_a_new_ledger_in_another_place_is_not_taken_up(tmp_path: Path) -> None:
+    init_owner(tmp_path / "one", "clinic")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    (tmp_path / "two" / "owner.toml").unlink()
+    with pytest.raises(PauseError, match="an older copy, or a moved one"):
+        init_owner(tmp_path / "two", "clinic")
+
+
+def test_what_is_taken_up_is_not_said_to_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("owner", "init", tmp_path, "--name", "clinic")
+    assert f"\nmade {tmp_path}/ledger.db (id" in called(capsys, *words)[1]
+    (tmp_path / "owner.toml").unlink()
+    assert f"\ntook up {tmp_path}/ledger.db (id" in called(capsys, *words)[1]
+
+
+def test_a_new_ledger_is_retired_under_the_name_of_its_owner_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = init_owner(tmp_path, "clinic").ledger
+    code, _, err = called(capsys, "ledger", "retire", ledger, "--subject", "clinci", "--yes")
+    assert (code, "subject is 'clinci', but this ledger knows only 'clinic'" in err) == (2, True)
+    assert SqliteLedger(ledger).head.rows == 0
+    code, out, _ = called(capsys, "ledger", "retire", ledger, "--yes")
+    assert (code, out.startswith("clinic is retired")) == (0, True)
 
 
 def test_of_two_at_once_one_makes_it_and_the_other_is_told_so(tmp_path: Path) -> None:
@@ -335,8 +396,11 @@ def shared() -> Iterator[Path]:
     ("mode", "what"),
     [(0o500, "."), (0o400, "ledger.db"), (0o500, "ledger.db-replies"), (0o400, "ledger.db-replies/lock")],
 )
-def test_the_check_refuses_what_the_gate_could_not_write(shared: Path, mode: int, what: str) -> None:
+def test_the_check_refuses_what_the_gate_could_not_write(
+    shared: Path, mode: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a user for whom permissions count: not as root."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
     folder = shared / "clinic"
     file = init_owner(folder, "clinic").ledger.with_name("owner.toml")
     release(file)
@@ -346,7 +410,7 @@ def test_the_check_refuses_what_the_gate_could_not_write(shared: Path, mode: int
     if child == 0:
         try:
             if os.geteuid() == 0:
-                for path in (folder, *folder.rglob("*")):
+                for path in (folder, *shared.rglob("*")):
                     os.chown(path, 65534, 65534)
                 os.setuid(65534)
             with pytest.raises(PauseError):
@@ -370,6 +434,13 @@ def test_folders_in_which_others_may_write_are_refused_by_gate_and_check(tmp_pat
             use(file)
     (tmp_path / what).chmod(0o755)
     assert release(file).releases == 1
+
+
+def test_the_file_on_the_owner_s_page_is_the_one_that_is_made(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data-owner.md").read_text()
+    made = init_owner(tmp_path, "clinic-7")
+    text = (tmp_path / "owner.toml").read_text().replace(made.ledger_id, "c0b28301716c6a1912909f190ad4831b")
+    assert f"```toml\n{text}```\n" in page
 
 
 def test_commands_that_are_printed_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

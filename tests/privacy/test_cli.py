@@ -89,13 +89,16 @@ def test_an_option_that_is_gone_says_so(path):
     assert error.startswith("pausefl: --head is gone: give --releases N, ") and error.count("\n") == 1
 
 
+AFTER = "make a new backup now and destroy older ones: they do not know of this\n"
+
+
 def test_retire(path):
     assert "--yes" in run("ledger", "retire", path, "--subject", "a", code=2)
     assert "2 subjects ('a', 'b'); name one" in run("ledger", "retire", path, "--yes", code=2)
     assert "only 'a', 'b'" in run("ledger", "retire", path, "--yes", "--subject", "c", code=2)
     assert SqliteLedger(path).head.rows == 51
     out = run("ledger", "retire", path, "--yes", "--subject", "b")
-    assert out == "b is retired: 6 of 8 were left and are spent now, for ever\n"
+    assert out == f"b is retired: 6 of 8 were left and are spent now, for ever\n{AFTER}"
     assert "retired at" in run("ledger", "retire", path, "--yes", "--subject", "b", code=2)
     _, b = json.loads(run("ledger", "show", path, "--json"))
     assert (b["spent"], b["left"], b["releases"], b["releases_left"]) == (8.0, 0.0, 1, 0)
@@ -113,7 +116,7 @@ def test_retire_before_the_first_release(tmp_path):
     path = SqliteLedger.create(tmp_path / "l.db").path
     assert "0 subjects; name one with --subject" in run("ledger", "retire", path, "--yes", code=2)
     told = run("ledger", "retire", path, "--yes", "--subject", "never")
-    assert told == "never is retired: no release was made, and none will be, for ever\n"
+    assert told == f"never is retired: no release was made, and none will be, for ever\n{AFTER}"
     (found,) = json.loads(run("ledger", "show", path, "--json"))
     assert (found["releases"], found["spent"], found["bound"], found["schedule"]) == (0, 0.0, 0.0, "retired")
     assert "never: 0 releases" in run("ledger", "show", path)
@@ -137,7 +140,8 @@ def test_backup(path):
     copy = path.parent / "copy.db"
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert run("ledger", "backup", path, copy) == f"wrote {copy}: 51 rows; head {head['head']}\n"
-    assert "exists" in run("ledger", "backup", path, copy, code=2)
+    error = run("ledger", "backup", path, copy, code=2)
+    assert f"'{copy}' exists, and nothing is overwritten; name another file" in error
     assert json.loads(run("ledger", "backup", path, path.parent / "more.db", "--json")).items() <= head.items()
     for command in ("show", "export"):
         assert run("ledger", command, copy, "--json") == run("ledger", command, path, "--json")
@@ -179,7 +183,12 @@ def test_verify(path):
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert head["rows"] == 51
     assert head["head"] in run("ledger", "verify", path, "--head", head["head"])
+    assert head["head"] in run("ledger", "verify", path, "--head", head["head"].upper())
     assert "older copy" in run("ledger", "verify", path, "--head", "f" * 64, code=2)
+    for mistyped in ("abc", head["head"][1:], head["head"] + "0", "g" * 64, ""):
+        assert "must be 64 hexadecimal digits; it is mistyped" in run(
+            "ledger", "verify", path, "--head", mistyped, code=2
+        )
     with closing(sqlite3.connect(path)) as connection:
         (again,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'no_update'").fetchone()
         edit = "UPDATE charges SET epsilon = 0.001 WHERE seq = 20"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -61,21 +62,30 @@ def verify(
     betrays an older copy.
     """
     from pausefl.owner.ledger_identity import check_newest
-    from pausefl.owner.noted_heads import read_note, read_witness
+    from pausefl.owner.noted_heads import read_note, read_witness, witness_path
+    from pausefl.owner.second_note_place import forgetful_places
 
+    if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
+        raise ConfigError(f"head is {head[:80]!r}, but must be 64 hexadecimal digits; it is mistyped, look at it again")
     ledger = _open(path)
-    end = ledger.verify(head)
-    noted = read_note(ledger.path)
+    end = ledger.verify(head and head.lower())
+    noted, witness, warnings = read_note(ledger.path), None, []
     if ledger.is_backup:
         more = "; a backup: nothing can be charged to it"
     elif ledger.simulation:
         more = "; made for a simulation: no node uses it"
-    elif noted is None and read_witness(ledger.id) is None:
+    elif (witness := read_witness(ledger.id)) is None and noted is None:
         more = "; its head is noted nowhere: no node uses it"
     else:
         check_newest(ledger)
-        more = f"; row {noted.rows} is noted beside its replies" if noted else ""
-    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}", noted=noted.rows if noted else None)
+        warnings = forgetful_places(ledger.path)
+        place = witness_path(ledger.id)
+        second = f"and row {witness.rows} in {place}" if witness else f"and the first charge will be in {place}"
+        more = f"; row {noted.rows} is noted beside its replies, {second}" if noted else ""
+    rows = {"noted": noted.rows if noted else None, "second_note": witness.rows if witness else None}
+    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}", **rows)
+    for warning in warnings:
+        typer.echo(f"WARNING: {warning}", err=True)
 
 
 @commands.command()
@@ -104,7 +114,7 @@ def export(
 def retire(
     path: At,
     subject: Annotated[
-        str | None, typer.Option(help="Whose budget; needed if the ledger has no subject or several.")
+        str | None, typer.Option(help="Whose budget; needed if neither the ledger nor the owner.toml beside it tells.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
@@ -122,6 +132,7 @@ def retire(
     spent = retire_for_ever(ledger, who)
     left = f"{spent.epsilon:.6g} of {spent.budget:g} were left and are spent now"
     typer.echo(f"{who} is retired: {left if spent.play > 1 else 'no release was made, and none will be'}, for ever")
+    typer.echo("make a new backup now and destroy older ones: they do not know of this")
 
 
 @commands.command()
@@ -160,7 +171,9 @@ def _tell_end(ledger_id: str, end: Head, as_json: bool, text: str, **more: int |
 
 
 def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
-    known = ledger.subjects()
+    from pausefl.owner.owner_init import name_beside
+
+    known = ledger.subjects() or tuple(filter(None, [name_beside(ledger)]))
     if subject is None and len(known) == 1:
         return known[0]
     names = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")
@@ -168,7 +181,7 @@ def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
         found = f"has {len(known)} subjects" + (f" ({names})" if known else "")
         raise ConfigError(f"ledger {str(ledger.path)!r} {found}; name one with --subject")
     if known and subject not in known:
-        raise ConfigError(f"subject is {subject!r}, but the ledger has only {names}; name one of these")
+        raise ConfigError(f"subject is {subject!r}, but this ledger knows only {names}; name one of these")
     return subject
 
 

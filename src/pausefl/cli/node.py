@@ -111,6 +111,7 @@ def start(
     from pausefl.flower.node.reviewed_apps import ReviewedApps
     from pausefl.flower.node.start import NOT_PROTECTED, check
     from pausefl.flower.node.start import start as run
+    from pausefl.owner.owner_check import check_owner
 
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
@@ -120,6 +121,10 @@ def start(
         owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box, answer_after=answer_after or 0.0
     )
     guard = check(guard, supernode or ())
+    terms = check_owner(guard.owner)
+    typer.echo(f"second note: {terms.second_note}")
+    for warning in terms.warnings:
+        typer.echo(f"WARNING: {warning}", err=True)
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
     for folder in code_folders() if guard.box.closed else ():

@@ -34,11 +34,12 @@ def init(
     """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten."""
     from pausefl.owner.owner_init import FILE, LEDGER, init_owner
 
+    done = "took up" if (folder / LEDGER).exists() else "made"
     owner = init_owner(folder, name, budget=budget, releases=releases, clip=clip)
     made = (folder, folder / FILE, folder / LEDGER, f"{name}-{date.today().isoformat()}.db")
     where, file, ledger, copy = (quote(str(path)) for path in made)
     typer.echo(f"made {file}: read it, change it if you must, then run: pausefl owner check {file}")
-    typer.echo(f"made {ledger} (id {owner.ledger_id}): after every run: pausefl ledger backup {ledger} {copy}")
+    typer.echo(f"{done} {ledger} (id {owner.ledger_id}): after every run: pausefl ledger backup {ledger} {copy}")
     typer.echo(f"run your node as the same user as this command; for another, let root run: chown -R USER {where}")
 
 
@@ -61,18 +62,19 @@ def _lines(found: Check) -> list[str]:
     noise = "give --dimension to see how loud it is"
     if found.noise_to_signal is not None:
         noise = f"{found.noise_to_signal:.3g} times as long as the longest update, for {found.dimension} numbers"
-    gone = f"it was retired at {found.retired}, for ever" if found.retired else "the budget is gone"
-    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or f"none: {gone}"
+    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or "none: the budget is gone"
+    ahead = f"retired at {found.retired}, for ever" if found.retired else f"epsilon of the next releases: {ahead}"
     whole = "unknown; give --dimension" if found.whole_budget is None else f"{found.whole_budget:g}"
     return [
         f"{found.name}: {'a simulation' if found.simulation else found.ledger}",
+        *([f"  second note: {found.second_note}"] if found.second_note else []),
         f"  schedule: {found.schedule}",
         f"  mechanism: {found.mechanism}, unit: {found.unit}",
         f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
         f"{left_text(found.left, found.budget)} left",
-        f"  epsilon of the next releases: {ahead}",
+        f"  {ahead}",
         f"  budget for the whole update: {whole}",
-        f"  noise of the next release: {noise}",
+        *([] if found.retired else [f"  noise of the next release: {noise}"]),
         f"  fixed: {found.fixed}",
         *(f"  WARNING: {warning}" for warning in found.warnings),
     ]

@@ -11,6 +11,7 @@ from pausefl.errors import ConfigError, LedgerError
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.noted_heads import note_path, noting, read_note, read_witness, witness_path, write_notes
 from pausefl.owner.owner_file import Owner
+from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.charge import Charge
 from pausefl.privacy.ledger.file_faults import only_a_backup
@@ -23,9 +24,11 @@ def make_ledger(path: Path) -> SqliteLedger:
     folder = replies_folder(path)
     if folder.exists():
         raise ConfigError(f"{folder} exists, so there was a ledger here before; put that one back, or name another")
+    require_second_note_folder(path)
     ledger = SqliteLedger.create(path)
     folder.mkdir(mode=0o700)
-    write_notes(ledger)
+    with noting(path, ledger.id):
+        write_notes(ledger)
     return ledger
 
 
@@ -48,15 +51,21 @@ def check_newest(ledger: SqliteLedger) -> None:
     if ledger.is_backup:
         raise only_a_backup(path)
     require_one_place(path)
+    require_second_note_folder(path)
     again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N' with the server's count of releases"
     noted = read_note(path)
     if noted is None:
         raise ConfigError(f"ledger {path} has no head noted in {note.parent}; {again}")
     require_private(note, "noted head")
     noted.check(ledger)
-    witness = read_witness(ledger.id)
+    witness, place = read_witness(ledger.id), witness_path(ledger.id)
     if witness is not None:
-        witness.check(ledger, f"in {witness_path(ledger.id)}")
+        witness.check(ledger, f"in {place}")
+    elif ledger.head.rows:
+        raise ConfigError(
+            f"ledger {path} has {ledger.head.rows} rows, but no head noted in {place}, so it may be an older copy; run "
+            f"this as the user of the node; if the second note is lost, {again}"
+        )
     if noted.inode != path.stat().st_ino:
         raise ConfigError(
             f"ledger {path} is a copy, or was put back by other means; use the original, or if that is gone for good, "
@@ -84,6 +93,8 @@ def charging(ledger: SqliteLedger) -> Iterator[None]:
         return
     with noting(ledger.path, ledger.id):
         check_newest(ledger)
+        if read_witness(ledger.id) is None:  # the first charge by this user: the ledger has no rows yet
+            write_notes(ledger)
         yield
 
 

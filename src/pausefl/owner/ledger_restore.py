@@ -9,7 +9,16 @@ from pathlib import Path
 from pausefl.errors import ConfigError, DamagedLedgerError, PauseError
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import require_one_place
-from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness, witness_path, write_notes
+from pausefl.owner.noted_heads import (
+    DamagedNoteError,
+    NotedHead,
+    noting,
+    read_note,
+    read_witness,
+    witness_path,
+    write_notes,
+)
+from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.system.state_file import sync_folder
 
@@ -37,6 +46,7 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         raise ConfigError(
             f"{path.parent} belongs to user {user}, but this is user {os.geteuid()}; restore as the former"
         )
+    require_second_note_folder(path)
     _check(path, source, releases)
     folder.mkdir(mode=0o700, exist_ok=True)
     with noting(path, source.id):
@@ -108,8 +118,8 @@ def _free_name(path: Path) -> Path:
 
 
 def _readable(read: Callable[[], NotedHead | None]) -> NotedHead | None:
-    """Return a note; a damaged one is as good as none."""
+    """Return a note; a damaged one is as good as none, but one that cannot be read may tell of more releases."""
     try:
         return read()
-    except ConfigError:
+    except DamagedNoteError:
         return None

@@ -1,27 +1,32 @@
 """Where a ledger ended when it was last charged: noted beside its replies, and again in the user's state folder.
 
 The second note is the witness.  It does not lie in the owner's folder, so it shows when an older copy of that whole
-folder was put back, and when two copies of one ledger are in use.
+folder was put back, and when two copies of one ledger are in use.  Nothing is charged without it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.second_note_place import cannot, require_second_note_folder, second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
 from pausefl.system.lock import only_writer
+from pausefl.system.private_file import require_private
 from pausefl.system.state_file import sync_folder, write_whole
 
 _PATIENCE = 30.0
 """Seconds to wait for a client that uses another copy of the ledger."""
+
+
+class DamagedNoteError(ConfigError):
+    """A note that can be read, but makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +72,9 @@ def note_path(ledger: Path) -> Path:
     return replies_folder(ledger) / "head"
 
 
-def witness_path(ledger_id: str) -> Path | None:
-    """Return the file of the note outside the owner's folder; None if this user has no home."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    try:
-        state = state if state.is_absolute() else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
-    return state / "pausefl" / "ledgers" / ledger_id
+def witness_path(ledger_id: str) -> Path:
+    """Return the file of the note outside the owner's folder."""
+    return second_note_folder() / ledger_id
 
 
 def read_note(ledger: Path) -> NotedHead | None:
@@ -87,22 +87,31 @@ def read_note(ledger: Path) -> NotedHead | None:
 
 
 def read_witness(ledger_id: str) -> NotedHead | None:
-    """Return what is noted outside; None if nothing is, as on another machine or for another user."""
+    """Return what is noted outside; None only if nothing is there, as on another machine or for another user."""
     path = witness_path(ledger_id)
-    with suppress(OSError):
-        return _read(path) if path is not None else None
-    return None
+    try:
+        found = _read(path)
+        if found is not None:
+            require_private(path, "second note")
+    except PauseError:
+        raise
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    return found
 
 
 @contextmanager
 def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
     """Be the only one that charges this ledger or a copy of it, puts one back, or notes where it ends."""
-    with ExitStack() as held:
-        held.enter_context(writing_in(replies_folder(ledger)))
-        witness = witness_path(ledger_id)
-        if witness is not None and _usable(witness.parent):
-            lock = witness.with_name(f"{ledger_id}.lock")
-            held.enter_context(only_writer(lock, witness, "end that process", wait=_PATIENCE))
+    folder = require_second_note_folder(ledger)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot("written", folder, error) from None
+    with (
+        writing_in(replies_folder(ledger)),
+        only_writer(folder / f"{ledger_id}.lock", folder / ledger_id, "end that process", wait=_PATIENCE),
+    ):
         yield
 
 
@@ -111,9 +120,10 @@ def write_notes(ledger: SqliteLedger) -> None:
     text = json.dumps(asdict(NotedHead.of(ledger))) + "\n"
     _write(note_path(ledger.path), text)
     witness = witness_path(ledger.id)
-    if witness is not None and _usable(witness.parent):
-        with suppress(OSError):  # an older witness, or none, is no fault
-            _write(witness, text)
+    try:
+        _write(witness, text)
+    except OSError as error:
+        raise cannot("written", witness, error) from None
 
 
 def _read(path: Path) -> NotedHead | None:
@@ -124,7 +134,7 @@ def _read(path: Path) -> NotedHead | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):
-        raise ConfigError(
+        raise DamagedNoteError(
             f"{path} is damaged; write it anew with 'pausefl ledger restore LEDGER --releases N'"
         ) from None
     return note
@@ -134,15 +144,3 @@ def _write(path: Path, text: str) -> None:
     write_whole(path, text)
     path.chmod(0o600)
     sync_folder(path.parent)
-
-
-def _usable(folder: Path) -> bool:
-    """Make the folder of the witnesses, unless its place belongs to another user, as a home does under sudo."""
-    try:
-        there = next(one for one in (folder, *folder.parents) if one.exists())
-        if there.stat().st_uid != os.geteuid():
-            return False
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)

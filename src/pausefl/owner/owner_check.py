@@ -11,11 +11,12 @@ from pathlib import Path
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
+from pausefl.owner.noted_heads import witness_path
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
+from pausefl.owner.second_note_place import forgetful_places
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
 from pausefl.privacy.schedule import schedule_text
-from pausefl.system.mounts import forgetful_file_system
 from pausefl.system.private_file import user_text
 from pausefl.types import Epsilon
 
@@ -31,6 +32,7 @@ _MANY = 100
 class Check:
     """The terms of an owner's file, and the state of its ledger; of a simulation's file only the terms.
 
+    ``second_note`` is where the ledger's head is noted once more, outside the owner's folder; None in a simulation.
     ``retired`` is when the rest was spent for ever, None if it was not.  ``whole_budget`` is what the budget means for
     an update as a whole; ``noise_to_signal`` is the length of the noise of the next release over the longest update,
     both if the ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
@@ -39,6 +41,7 @@ class Check:
     name: str
     simulation: bool
     ledger: str
+    second_note: str | None
     schedule: str
     mechanism: str
     unit: str
@@ -68,6 +71,7 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
     whole = owner.mechanism.guarantee.whole_update(budget, size) if size else budget if unit == "update" else None
     return Check(
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
+        second_note=None if owner.simulation else str(witness_path(owner.ledger_id)),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired, next=ahead,
@@ -121,9 +125,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
     elif budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
-    forgetful = None if owner.simulation else forgetful_file_system(owner.ledger)
-    if forgetful is not None:
-        found.append(f"the ledger lies on {forgetful}; put it on a disk that lasts, or releases are forgotten")
+    found += [] if owner.simulation else forgetful_places(owner.ledger)
     total = guarantee.delta * (owner.schedule.limit or _MANY)
     if total > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")

@@ -12,10 +12,11 @@ from pathlib import Path
 from shlex import quote
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_finite, require
-from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import make_ledger
-from pausefl.owner.noted_heads import read_note, write_notes
+from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness, write_notes
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
+from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.charge import charged_epsilon
 from pausefl.system.private_file import require_private_folder
@@ -55,6 +56,7 @@ def init_owner(folder: Path, name: str, *, budget: float = 8.0, releases: int = 
     call finishes it.
     """
     _check_terms(folder, name, budget, releases, clip)  # before anything is made
+    require_second_note_folder(folder / LEDGER)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_private_folder(folder, "folder")
@@ -70,6 +72,15 @@ def init_owner(folder: Path, name: str, *, budget: float = 8.0, releases: int = 
             f"{folder} cannot be filled ({error.strerror}); {todo}, and run the same command again"
         ) from None
     return read_owner(folder / FILE, {})
+
+
+def name_beside(ledger: SqliteLedger) -> str | None:
+    """Return whose ledger this is, by the owner's file beside it; None if no file there quotes this ledger."""
+    try:
+        owner = read_owner(ledger.path.with_name(FILE), {})
+    except (PauseError, OSError):
+        return None
+    return owner.name if owner.ledger_id == ledger.id else None
 
 
 def _check_terms(folder: Path, name: str, budget: float, releases: int, clip: float) -> None:
@@ -100,15 +111,15 @@ def _ledger(folder: Path) -> SqliteLedger:
         raise _exists(path, f"put back the {FILE} that belongs to it")
     try:
         ledger = SqliteLedger(path)
-        noted = read_note(ledger.path)
-        if noted is not None:
-            noted.check(ledger)
     except PauseError:
         raise _exists(path, "and is no new ledger; put back the files that belong here") from None
     if ledger.head.rows or ledger.simulation or ledger.is_backup:
         raise _exists(path, f"put back the {FILE} that belongs to it")
     replies.mkdir(mode=0o700, exist_ok=True)
-    with writing_in(replies):
+    with noting(ledger.path, ledger.id):
+        new = (None, NotedHead.of(ledger))
+        if read_note(ledger.path) not in new or read_witness(ledger.id) not in new:
+            raise _exists(path, "and is an older copy, or a moved one; put back the files that belong here")
         write_notes(ledger)
     return ledger
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pausefl.errors import ConfigError, InvalidValueError
+from pausefl.errors import ConfigError, InvalidValueError, PauseError
 from pausefl.flower.node import enter_box
 from pausefl.flower.node.box import Box, BoxError, code_folders, pack, unpack
 from pausefl.flower.node.start import check_box
@@ -83,6 +83,8 @@ def test_a_readable_folder_must_not_hold_a_hidden_one(tmp_path: Path) -> None:
         Box(data=(tmp_path / "owner",), hidden=(tmp_path / "owner",))
     with pytest.raises(ConfigError, match="must stay hidden"):
         Box(hidden=(Path(sys.prefix) / "owner",))
+    with pytest.raises(PauseError, match="but must be a folder; it does not exist; make it"):
+        Box(data=(tmp_path / "owner" / "data",))
     (tmp_path / "owner" / "data").mkdir()
     Box(data=(tmp_path / "owner" / "data",), hidden=(tmp_path / "owner",))  # the rest of the folder is not shown
 

@@ -23,6 +23,8 @@ from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.executor import environment
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
+from pausefl.owner.noted_heads import witness_path
+from pausefl.owner.owner_file import read_owner
 
 INSECURE = ("--insecure", "--superlink", "127.0.0.1:9")
 
@@ -183,13 +185,16 @@ def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType)
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
+        said = []
         for line in process.stdout:
+            said.append(line)
             if "guarded executor run" in line:
                 break
         process.send_signal(how)
         rest = process.stdout.read()  # ends when nobody holds the pipe: SuperNode and executor are gone, too
     assert process.returncode == 128 + how, rest
     assert "interrupted; SuperNode and executor end" in rest
+    assert f"second note: {witness_path(read_owner(node.guard.owner).ledger_id)}\n" in said
 
 
 def test_a_node_killed_takes_all_with_it(node: Any) -> None:

@@ -64,7 +64,8 @@ class Box:
         fine = memory is None or (memory > 0 and self.closed)
         require(fine, "memory limit", memory, "above 0, and for a closed box", "leave it out")
         for folder in self.data:
-            require(folder.is_absolute() and folder.is_dir(), "data", str(folder), "a folder", "name another")
+            todo = "name another" if folder.exists() else "it does not exist; make it, or name another"
+            require(folder.is_absolute() and folder.is_dir(), "data", str(folder), "a folder", todo)
         if self.user is not None:
             self._account()
         if not self.closed:

@@ -119,7 +119,9 @@ def make_file(
     except PauseError:
         raise
     except FileExistsError:
-        raise LedgerError(f"ledger is {str(path)!r}, but that file exists; name another, with a date, say") from None
+        raise LedgerError(
+            f"{str(path)!r} exists, and nothing is overwritten; name another file, with date and time, say"
+        ) from None
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise LedgerError(

@@ -1,0 +1,221 @@
+"""The note outside the owner's folder: whatever is wrong with it, nothing is charged, and an older copy shows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pausefl.cli import main
+from pausefl.errors import ConfigError, PauseError
+from pausefl.owner import noted_heads
+from pausefl.owner.gate import Gate
+from pausefl.owner.ledger_restore import restore_ledger
+from pausefl.owner.noted_heads import NotedHead, read_note, read_witness, witness_path
+from pausefl.owner.owner_check import check_owner
+from pausefl.owner.owner_file import read_owner
+from pausefl.owner.owner_init import init_owner
+from pausefl.owner.request_and_reply import Refused, TrainingRequest
+from pausefl.privacy import SqliteLedger
+
+MODEL = {"w": np.zeros(5)}
+NOBODY = 65534
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that another user can reach, with a state folder in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "state").mkdir(mode=0o700)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        yield Path(folder)
+
+
+@pytest.fixture
+def rolled_back(shared: Path) -> Path:
+    """The owner's file of a ledger with two releases, after a copy with one release was put back in place."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    release(file, 1)
+    shutil.copytree(file.parent, shared / "older")
+    release(file, 2)
+    shutil.copytree(shared / "older", file.parent, dirs_exist_ok=True)  # the inodes stay
+    return file
+
+
+def release(file: Path, number: int) -> Any:
+    return Gate(read_owner(file), "run").train(TrainingRequest("run", number), MODEL, lambda: (MODEL, {}))
+
+
+def refusal(shared: Path, file: Path) -> str:
+    """Ask for a release, as a user for whom permissions count: not as root; return why it was refused."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                for path in (shared, *shared.rglob("*")):
+                    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+                os.setuid(NOBODY)
+            release(file, 3)
+            os.write(into, b"released")
+        except Refused as error:
+            os.write(into, f"{error.reason}: {error}".encode())
+        except BaseException as error:
+            os.write(into, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(into)
+    with os.fdopen(out, "r") as said:
+        return said.read()
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ("nothing", "forgotten a release"), ("state deleted", "has 1 rows, but no head noted in"),
+        ("another home", "has 1 rows, but no head noted in"), ("no home", "set XDG_STATE_HOME"),
+        ("note 000", "cannot be read (Permission denied)"), ("folder 000", "cannot write in"),
+        ("folder 500", "cannot write in"), ("folder 777", "chmod go-w"), ("note 666", "chmod go-w"),
+        ("note empty", "is damaged"), ("note a folder", "cannot be read (Is a directory)"),
+        ("state a file", "cannot write in"), ("state a dangling link", "No such file"),
+    ],
+)  # fmt: skip
+def test_an_older_copy_is_refused_whatever_became_of_the_second_note(
+    shared: Path, rolled_back: Path, loss: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = witness_path(read_owner(rolled_back).ledger_id)
+    what, _, how = loss.rpartition(" ")
+    place = {"note": note, "folder": note.parent}.get(what, shared / "state")
+    if loss in ("another home", "no home"):
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setenv("HOME", str(shared / "other"))
+        if loss == "another home":
+            (shared / "other").mkdir()
+    elif how.isdigit():
+        place.chmod(int(how, 8))
+    elif how == "empty":
+        note.write_text("")
+    elif loss == "note a folder":
+        note.unlink()
+        note.mkdir()
+    elif what.startswith("state"):
+        shutil.rmtree(place)
+        if how == "file":
+            place.touch()
+        elif how == "link":
+            place.symlink_to(shared / "nowhere")
+    ledger = rolled_back.with_name("ledger.db")
+    before = ledger.read_bytes()
+    why = refusal(shared, rolled_back)
+    assert why.startswith("unready: ") and said in why and "\n" not in why, why
+    assert ledger.read_bytes() == before
+
+
+def test_the_owner_s_own_count_brings_back_a_ledger_whose_second_note_is_lost(shared: Path) -> None:
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    ledger = file.with_name("ledger.db")
+    release(file, 1)
+    shutil.rmtree(shared / "state")
+    with pytest.raises(Refused, match=r"ledger restore .*ledger.db --releases N"):
+        release(file, 2)
+    with pytest.raises(ConfigError, match="--releases N"):
+        restore_ledger(ledger)
+    restored = restore_ledger(ledger, None, 1)
+    assert read_note(ledger) == read_witness(restored.id) == NotedHead.of(restored)
+    assert release(file, 2).releases == 2
+
+
+def test_the_first_use_by_another_user_is_noted_with_the_first_charge(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = init_owner(shared / "clinic", "clinic")
+    file = owner.ledger.with_name("owner.toml")
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "of another user"))
+    place = shared / "of another user" / "pausefl" / "ledgers" / owner.ledger_id
+    assert check_owner(file).second_note == str(place)
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", str(owner.ledger)])
+    assert f"row 0 is noted beside its replies, and the first charge will be in {place}" in capsys.readouterr().out
+    assert not place.exists()
+    release(file, 1)
+    assert read_witness(owner.ledger_id) == NotedHead.of(SqliteLedger(owner.ledger))
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", str(owner.ledger)])
+    assert f"row 1 is noted beside its replies, and row 1 in {place}" in capsys.readouterr().out
+
+
+def test_a_second_note_that_is_not_written_lets_nothing_out(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    real = noted_heads._write
+
+    def full(path: Path, text: str) -> None:
+        if path.is_relative_to(shared / "state"):
+            raise OSError(28, "No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr(noted_heads, "_write", full)
+    called: list[int] = []
+    with pytest.raises(Refused) as caught:
+        Gate(read_owner(file), "run").train(TrainingRequest("run", 1), MODEL, lambda: called.append(1) or (MODEL, {}))
+    assert (caught.value.reason, called) == ("failed", [])
+
+
+def test_a_full_disk_under_the_second_note_is_found_before_the_charge(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    real = os.statvfs
+
+    def full(path: Any) -> Any:
+        found = real(path)
+        names = ("f_blocks", "f_bavail", "f_frsize", "f_files", "f_favail")
+        told = SimpleNamespace(**{name: getattr(found, name) for name in names})
+        told.f_bavail = 1 if str(path).startswith(str(shared / "state")) else told.f_bavail
+        return told
+
+    monkeypatch.setattr(os, "statvfs", full)
+    with pytest.raises(Refused, match="no space left; free space on its disk") as caught:
+        release(file, 1)
+    assert caught.value.reason == "unready" and SqliteLedger(file.with_name("ledger.db")).head.rows == 0
+
+
+@pytest.mark.parametrize("home", ["none", "", "."])
+def test_without_a_place_outside_nothing_is_made(shared: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "state")  # not absolute: it does not count
+    none = shared / "none"
+    monkeypatch.setenv("HOME", str(none) if home == "none" else home)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name="clinic", pw_dir=str(none)))
+    with pytest.raises(PauseError, match=r"no place outside .* for a second note.*set XDG_STATE_HOME") as caught:
+        init_owner(shared / "clinic", "clinic")
+    assert "\n" not in str(caught.value)
+    assert not (shared / "clinic").exists() and not none.exists()
+
+
+def test_a_place_inside_the_owner_s_folder_is_none(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older copy of the folder would bring its own second note."""
+    (shared / "clinic").mkdir(mode=0o700)
+    (shared / "link").symlink_to(shared / "clinic")
+    for place in ("clinic", "clinic/state", "link/state"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(shared / place))
+        with pytest.raises(PauseError, match=r"no place outside .*clinic for a second note"):
+            init_owner(shared / "clinic", "clinic")
+    assert list((shared / "clinic").iterdir()) == []
+
+
+def test_a_home_of_another_user_is_not_written(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under sudo: the files of root would lock the user out."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    owner = read_owner(file)
+    me = os.geteuid()
+    monkeypatch.setattr("pausefl.owner.second_note_place.os.geteuid", lambda: me + 1)
+    with pytest.raises(PauseError, match=f"belongs to user .*{me}"):
+        noted_heads.require_second_note_folder(owner.ledger)
