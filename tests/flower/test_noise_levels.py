@@ -78,14 +78,19 @@ def test_a_liar_gains_a_bounded_weight(start, tools):
     assert moved(result, tools) == pytest.approx((16 * 2 + 1) / 18, abs=1e-6)
 
 
+def test_a_client_of_two_that_claims_to_be_loud_cannot_stop_the_run(start, tools):
+    """It loses its weight, and the model goes all the way to where the other one is."""
+    loud = NoiseLevel(1e308, QUIET.signal)
+    result = strategy(tools, 2, aggregation="matched").start(telling(tools, QUIET, loud), start, num_rounds=1)
+    assert moved(result, tools) == pytest.approx(0.0, abs=1e-6)
+    model = strategy(tools, 2, aggregation="matched").start(telling(tools, loud, QUIET), start, num_rounds=1)
+    assert moved(model, tools) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_claims_are_bounded_by_those_of_the_median_reply():
     told = [NoiseLevel(1.0, 1.0), None, NoiseLevel(1e-9, 1e9), NoiseLevel(2.0, 1.0), NoiseLevel(1e9, 1e-9)]
     taken = believed_levels([Verdict(str(number), level=level) for number, level in enumerate(told)])
-    assert taken == [told[0], None, NoiseLevel(1.0 / 16.0, 16.0), told[3], NoiseLevel(16.0, 1e-9)]
-    # Of two, the loud one cannot stop the run, nor can the quiet one make the other's signal vanish.
-    for lie, honest, liar in ((1e308, 1.0, 16.0), (5e-324, 16.0 * 5e-324, 5e-324)):
-        pair = [Verdict("a", level=NoiseLevel(1.0, 1.0)), Verdict("b", level=NoiseLevel(lie, 1.0))]
-        assert [level.noise for level in believed_levels(pair) if level] == [honest, liar]
+    assert taken == [told[0], None, NoiseLevel(1.0 / 16.0, 16.0), told[3], told[4]]
     assert believed_levels([Verdict("a"), Verdict("b")]) == [None, None]
 
 

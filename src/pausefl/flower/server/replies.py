@@ -107,18 +107,16 @@ def plain_weights(
 def believed_levels(sound: list[Verdict]) -> list[NoiseLevel | None]:
     """Return how loud each reply is taken to be: by the client's word, within bounds that the others set.
 
-    A client that claims less noise than it adds gets more weight, and one that claims much more shortens the step.  So
-    none is taken to be more than 16 times quieter or louder than the median reply, or to have a signal of more than 16
-    times the median one's.  Of two replies the quieter is the median: a liar then gains weight, but cannot stop a run.
+    A client that claims less noise than it adds gets more weight.  So none is taken to be more than 16 times quieter
+    than the median reply, or to have a signal of more than 16 times the median one's.  One that claims more loses its
+    weight, and nothing else: of two replies the quieter is the median.
     """
     told = [one.level for one in sound if one.level is not None]
     if not told:
         return [None] * len(sound)
-    usual, most = median_low(x.noise for x in told), median_low(x.signal for x in told) * _TRUSTED
+    least, most = median_low(x.noise for x in told) / _TRUSTED, median_low(x.signal for x in told) * _TRUSTED
     return [
-        None
-        if one.level is None
-        else NoiseLevel(min(max(one.level.noise, usual / _TRUSTED), usual * _TRUSTED), min(one.level.signal, most))
+        None if one.level is None else NoiseLevel(max(one.level.noise, least), min(one.level.signal, most))
         for one in sound
     ]
 
