@@ -34,7 +34,7 @@ from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit
 from pausefl.privacy.audit import audit
 from pausefl.runs.config import Config, load_config
 from pausefl.runs.play import run
-from pausefl.studies.claims.page import CLAIMS
+from pausefl.studies.claims.page import judged as claims_of
 from pausefl.studies.evidence import gather
 
 Ask = Callable[[str], "Seen"]
@@ -271,7 +271,8 @@ def demo(seen: Seen) -> list[Config]:
 
 def judged(folder: Path) -> list[Any]:
     evidence = gather(folder)
-    return [{"claim": c.text, "tested": c.test, "findings": [asdict(one) for one in c.judge(evidence)]} for c in CLAIMS]
+    found = claims_of(evidence)
+    return [{"claim": c.text, "tested": c.test, "findings": [asdict(one) for one in some]} for c, some in found]
 
 
 COMMITTED = Path(__file__).parents[2] / "results"
