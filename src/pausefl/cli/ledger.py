@@ -101,11 +101,13 @@ def export(
 
     ledger = _open(path)
     charges = [charge for subject in ledger.subjects() for charge in ledger.charges(subject)]
-    rows = [{**asdict(charge), "time": charge.when} for charge in charges]
+    rows = [{**asdict(charge), "time": charge.when, "protects": charge.protects} for charge in charges]
     if form == "json" or as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
-        writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Charge)], lineterminator="\n")
+        writer = csv.DictWriter(
+            sys.stdout, [*(field.name for field in fields(Charge)), "protects"], lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(rows)
 
@@ -193,7 +195,9 @@ def _open(path: Path) -> SqliteLedger:
 
 def _lines(one: Statement) -> list[str]:
     tight = "unknown" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
-    whole = "unknown" if one.unit != "coordinate" else "unknown, a release states no dimension"
+    whole = {"coordinate": "unknown, a release states no dimension", "record": "nothing is promised"}.get(
+        one.unit, "unknown"
+    )
     if one.whole_update is not None:
         whole = f"{one.whole_update:.6g} at delta {one.whole_delta:g}"
     ends = f"{one.releases_left} (ended by: {one.ended_by})" if one.releases_left is not None else "no end"
@@ -201,6 +205,7 @@ def _lines(one: Statement) -> list[str]:
     lines = [
         f"{one.subject}: {one.releases} releases, schedule {one.schedule}",
         f"  spent {one.spent:.6g} of {one.budget:g}, {left_text(one.left, one.budget)} left; unit: {one.unit}",
+        f"  protected: {one.protects}",
         f"  delta spent {one.spent_delta:g} of {one.delta_limit:g}",
         f"  tight bound: {tight}",
         f"  best bound: {one.bound:.6g} at delta {one.bound_delta:g}, by {one.method}",

@@ -17,22 +17,30 @@ import numpy as np
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import charging, note_head, open_ledger
-from pausefl.owner.model_update import check_model, difference, digest, released
+from pausefl.owner.model_update import check_model, contributions, difference, digest, released
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
 from pausefl.owner.training_leftovers import run_and_undo
 from pausefl.privacy import Layers, SecureNoise
+from pausefl.privacy.ledger.charge import alone_epsilon
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 Numbers: TypeAlias = Mapping[str, object]
 """What an app calls its metrics."""
 Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
-"""Trains, and returns all tensors of the model, changed, and the app's numbers."""
+"""Trains, and returns all tensors of the model, changed, and the app's numbers.
+
+Where single records are protected, each tensor has one dimension more: a row for each record, with what it adds.
+"""
 
 _LOG = logging.getLogger("pausefl")
 
 _SPARE, _SPARE_EACH = 1 << 26, 200
 """Bytes of memory held for the release, and more for each number: noise was seen to take up to 120 for each."""
+
+_TINY = {"one": np.zeros(2)}
+_ONE = Layers.of(_TINY)
+"""A model on which is tried whether anything can be released."""
 
 
 class Gate:
@@ -72,9 +80,9 @@ class Gate:
         # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
-            unchanged = difference(model, model, layers)
+            unchanged = self._unchanged(model, layers)
             spare = np.empty(_SPARE + _SPARE_EACH * dimension, dtype=np.uint8)
-            mechanism.release(np.zeros(2), max(1.0, mechanism.least_epsilon), noise)
+            released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, max(1.0, mechanism.least_epsilon), noise)
             place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
         with place:
             # Charge, and note it.
@@ -96,14 +104,17 @@ class Gate:
                 raise Refused("unready", str(error)) from error
             # Train, release, keep.
             with refusing("failed", BaseException, releases=charge.play):
-                epsilon = min(charge.epsilon, request.epsilon or charge.epsilon)
-                level = mechanism.noise_level(dimension, epsilon)
+                alone = alone_epsilon(charge, mechanism)
+                epsilon = min(alone, request.epsilon or alone)
+                level = mechanism.noise_level(dimension, epsilon, owner.examples)
                 start = time.monotonic()
                 update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
                 del spare
                 with np.errstate(all="ignore"):  # an app may have made numpy raise where it rounds
-                    arrays = released(model, update, layers, mechanism, epsilon, noise, request.clip)
+                    arrays = released(
+                        model, update, layers, mechanism, epsilon, noise, clip=request.clip, count=owner.examples
+                    )
                 reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
         return reply
@@ -116,6 +127,13 @@ class Gate:
         require(wish is None or wish >= least, "epsilon", wish, f"at least {least:g} for {name}", "ask for less noise")
         require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
         return layers
+
+    def _unchanged(self, model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+        """Return the update of a training that changed nothing."""
+        zeros = difference(model, model, layers)
+        if self._owner.mechanism.guarantee.unit == "record":
+            return {name: tensor[np.newaxis] for name, tensor in zeros.items()}
+        return zeros
 
     def _sent_before(self, request: TrainingRequest, asked: str, error: AlreadyReservedError) -> Reply:
         """Return what left for this request, under today's file, and with today's count of releases."""
@@ -132,8 +150,12 @@ class Gate:
         try:
             tensors, told = run_and_undo(train)
             with np.errstate(all="ignore"):
-                each = self._owner.mechanism.guarantee.unit == "coordinate"
-                return difference(model, tensors, layers, each=each), _allowed(self._owner, told)
+                unit = self._owner.mechanism.guarantee.unit
+                if unit == "record":
+                    update = contributions(model, tensors, layers, self._owner.examples)
+                else:
+                    update = difference(model, tensors, layers, each=unit == "coordinate")
+                return update, _allowed(self._owner, told)
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
             _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)
         return None

@@ -1,4 +1,4 @@
-"""From a model to its update and back: what was trained, less what the server sent, bounded and noised."""
+"""From a model to its update and back: what training changed, or what each record adds, bounded and noised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import Layers, Mechanism, Noise
-from pausefl.privacy.mechanisms.tensor_rules import Tensor, narrowed
+from pausefl.privacy.mechanisms.tensor_rules import Tensor, checked_tensors, narrowed
 from pausefl.types import Epsilon
 
 
@@ -41,8 +41,7 @@ def difference(
 
     With ``each``, every number stands for itself: one that is not finite becomes 0, and no other changes with it.
     """
-    strange = sorted(set(trained) ^ set(model))
-    require(not strange, "tensors", strange, "those of the model", "return every tensor, and no other")
+    _check_names(model, trained)
     update = {}
     for name in layers.released():
         new, old = trained[name], model[name]
@@ -59,12 +58,30 @@ def difference(
     return update
 
 
-def released(
-    model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers,
-    mechanism: Mechanism, epsilon: Epsilon, noise: Noise, clip: float | None = None,
+def contributions(
+    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers, most: int
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return model + noised update, clipped tighter if asked; tensors that stay local come back as they were sent."""
-    noised = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip).update
+    """Return what each record adds to the tensors that leave, a row each; refuse whatever cannot be released."""
+    _check_names(model, trained)
+    rows = {name: trained[name] for name in layers.released()}
+    count = len(checked_tensors(rows, layers, rows=True)[0])
+    require(count <= most, "records", count, f"at most {most}, as replies.examples says", "give each record one row")
+    return rows
+
+
+def released(
+    model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers, mechanism: Mechanism,
+    epsilon: Epsilon, noise: Noise, *, clip: float | None = None, count: int = 1,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return model + noised update, clipped tighter if asked; tensors that stay local come back as they were sent.
+
+    Where single records are protected, ``update`` has a row for each, and their sum is divided by ``count``.
+    """
+    if mechanism.guarantee.unit == "record":
+        made = mechanism.release_records(dict(update), count, epsilon, noise, layers=layers, clip=clip)
+    else:
+        made = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip)
+    noised = made.update
     if not isinstance(noised, dict):
         raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
     sums = {name: np.asarray(model[name].astype(np.float64) + tensor) for name, tensor in noised.items()}
@@ -72,3 +89,8 @@ def released(
         name: np.asarray(narrowed(sums[name], tensor.dtype)) if name in sums else tensor
         for name, tensor in model.items()
     }
+
+
+def _check_names(model: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> None:
+    strange = sorted(set(trained) ^ set(model))
+    require(not strange, "tensors", strange, "those of the model", "return every tensor, and no other")

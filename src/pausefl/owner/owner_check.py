@@ -15,7 +15,7 @@ from pausefl.owner.noted_heads import witness_path
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.owner.second_note_place import forgetful_places
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, next_charge
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, alone_epsilon, next_charge
 from pausefl.privacy.schedule import schedule_text
 from pausefl.system.private_file import user_text
 from pausefl.types import Epsilon
@@ -66,16 +66,21 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
     releases = [one for one in charges if one.release != RETIRED]
     size = dimension or (releases[-1].dimension if releases else 0) or None
     ahead, unit = _next(owner, charges), owner.mechanism.guarantee.unit
-    noise = owner.mechanism.noise_to_signal(size, ahead[0]) if size and ahead else math.nan
+    noise = math.nan
+    if size and ahead:
+        noise = owner.mechanism.noise_to_signal(size, alone_epsilon(ahead[0], owner.mechanism), owner.examples)
     budget, spent = owner.schedule.budget, math.fsum(one.epsilon for one in charges)
-    whole = owner.mechanism.guarantee.whole_update(budget, size) if size else budget if unit == "update" else None
+    whole = budget if unit == "update" else None
+    if unit == "coordinate" and size:
+        whole = owner.mechanism.guarantee.whole_update(budget, size)
     return Check(
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         second_note=None if owner.simulation else str(witness_path(owner.ledger_id)),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
-        left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired, next=ahead,
-        dimension=size, whole_budget=whole, noise_to_signal=noise if math.isfinite(noise) else None,
+        left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
+        next=tuple(one.epsilon for one in ahead), dimension=size,
+        whole_budget=whole, noise_to_signal=noise if math.isfinite(noise) else None,
         fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
 
@@ -95,18 +100,18 @@ def _charges(owner: Owner) -> Sequence[Charge]:
     return ledger.charges(owner.name)
 
 
-def _next(owner: Owner, charges: Sequence[Charge]) -> tuple[Epsilon, ...]:
+def _next(owner: Owner, charges: Sequence[Charge]) -> list[Charge]:
     """Return what the ledger's own rule would charge next; terms that it refuses are refused here too."""
     found = list(charges)
     for number in range(_AHEAD):
         wanted = Reservation(owner.name, f"next {number}", owner.schedule, owner.mechanism)
         first, last = (found[0], found[-1]) if found else (None, None)
-        columns = ([getattr(one, name) for one in found] for name in ("release", "epsilon", "delta"))
+        columns = ([getattr(one, name) for one in found] for name in ("release", "epsilon", "delta", "rho"))
         try:
             found.append(next_charge(Past(first, last, *columns), wanted, 0.0))
         except BudgetExceededError:
             break
-    return tuple(one.epsilon for one in found[len(charges) :])
+    return found[len(charges) :]
 
 
 def _fixed(owner: Owner, begun: bool) -> str:
@@ -123,10 +128,12 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
     if guarantee.unit == "coordinate":
         whole = f"{dimension} x {budget:g} = {dimension * budget:g}" if dimension else f"d x {budget:g}"
         found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
-    elif budget > _MOST:
+    if guarantee.unit == "record" and owner.examples == 1:
+        found.append("replies.examples is 1, but the noise is for the sum of all records: say how many there are")
+    if guarantee.unit != "coordinate" and budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
     found += [] if owner.simulation else forgetful_places(owner.ledger)
-    total = guarantee.delta * (owner.schedule.limit or _MANY)
+    total = guarantee.delta * (1 if owner.mechanism.composition == "zcdp" else owner.schedule.limit or _MANY)
     if total > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")
     return found

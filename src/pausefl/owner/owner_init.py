@@ -18,7 +18,7 @@ from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
-from pausefl.privacy.ledger.charge import charged_epsilon
+from pausefl.privacy.ledger.charge import release_price
 from pausefl.system.private_file import require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
@@ -89,7 +89,7 @@ def _check_terms(folder: Path, name: str, budget: float, releases: int, clip: fl
     require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
     terms = owner_of(tomllib.loads(_text(name, "0" * 32, budget, releases, clip)), folder, {})
     try:
-        charged_epsilon(terms.schedule, 1, terms.mechanism, (), name)
+        release_price(terms.schedule, 1, terms.mechanism, (), 0.0, name)
     except BudgetExceededError:
         raise ConfigError(
             f"budget is {budget:g} for {releases} releases, which leaves epsilon {budget / releases:g} for each, but "

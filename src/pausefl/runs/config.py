@@ -130,7 +130,8 @@ class Privacy(Section):
     exponent: float = Field(default=2.0, gt=1)
     releases: int = Field(default=100, ge=1)
     mechanism: MechanismName = "laplace"
-    unit: Literal["coordinate", "update"] = "coordinate"
+    unit: Literal["coordinate", "update", "record"] = "coordinate"
+    account: Literal["sum", "zcdp"] | None = None
     width: float = Field(default=0.003, gt=0)
     clip: float = Field(default=1.0, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from itertools import repeat
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import BudgetExceededError, require
-from pausefl.privacy import Mechanism, Released, Schedule, SimulatedNoise
+from pausefl.privacy import Gaussian, Mechanism, Schedule, SimulatedNoise
 from pausefl.privacy.aggregation import Aggregation, Aggregator
-from pausefl.privacy.ledger.charge import charged_epsilon, releases_within_limit
+from pausefl.privacy.ledger.charge import Price, leaked, release_price, releases_within_limit
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.rng import stream
 from pausefl.selector import Selector
 from pausefl.selector.decision import Selection
-from pausefl.sim.learner import Learner, Scores, Vector
+from pausefl.sim.learner import Learner, RecordNoise, Scores, Vector
 from pausefl.sim.network import Network, Outcome
 from pausefl.system.state_file import arrays_under
 from pausefl.types import ClientId, FloatArray, IntArray, Seconds
@@ -148,7 +147,9 @@ class Simulation:
         guarantee = self._mechanism.guarantee
         said = replace(guarantee, delta=0.0).sentence(self.selector.reward.schedule.budget, len(self.model))
         slack = ""
-        if guarantee.delta:
+        if guarantee.delta and self._mechanism.composition == "zcdp":
+            slack = f"; delta = {guarantee.delta:g} for life, by zCDP"
+        elif guarantee.delta:
             made = self._most_releases(guarantee.delta)
             ended = ", and its limit allows no more" if made < int(self.selector.cohort.picks.max()) else ""
             slack = f"; delta = {made * guarantee.delta:g} after {made} releases{ended}"
@@ -191,28 +192,31 @@ class Simulation:
     ) -> tuple[dict[ClientId, Any], Future[Scores] | None]:
         """Train, noise and aggregate; return what the server received, by client, and the old model's scores."""
         learner = self._learner
-        places = np.flatnonzero(outcome.arrived)
         if learner is None:
             return {}, None
+        places = np.flatnonzero(outcome.arrived)
+        mechanism, prices = self._mechanism, self._prices(rows[places])
+        if mechanism is not None:
+            places = places[[price is not None for price in prices]]
         if not len(places):
             return {}, _ready(learner.evaluate(self.model)) if score else None
+        members, paid = rows[places], [price for price in prices if price is not None]
+        records = self._record_noise(paid)
         scores = None
-        members = rows[places]
         if score:
-            updates, scores = learner.train_and_score(self.model, members, number)
+            updates, scores = learner.train_and_score(self.model, members, number, records)
         else:
-            updates = learner.train(self.model, members, number)
-        sent = np.ones(len(members), dtype=np.bool_)
+            updates = learner.train(self.model, members, number, records)
+        sent = np.asarray(np.isfinite(updates).all(axis=1))
         levels: list[NoiseLevel | None] = [None] * len(members)
-        if self._mechanism is not None:
-            for place, (client, update) in enumerate(zip(members.tolist(), updates, strict=True)):
-                released = self._release(client, update, number, self._mechanism)
-                sent[place] = released is not None
-                if released is not None:
-                    updates[place] = np.asarray(released.update)
-                    levels[place] = self._mechanism.noise_level(released.dimension, released.epsilon)
-        else:
-            sent &= np.isfinite(updates).all(axis=1)
+        if mechanism is not None:
+            for place in np.flatnonzero(sent).tolist():
+                client, alone = int(members[place]), paid[place].alone
+                if records is None:  # noise on records was added where they were trained on
+                    noise = SimulatedNoise(stream(self._seed, "noise", number, client))
+                    updates[place] = np.asarray(mechanism.release(updates[place], alone, noise).update)
+                examples = int(self.selector.cohort.sizes[client])
+                levels[place] = mechanism.noise_level(updates.shape[1], alone, examples)
         if sent.any():
             plain = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
             weights, step = self._aggregator.weigh(plain, [levels[place] for place in np.flatnonzero(sent)])
@@ -222,32 +226,46 @@ class Simulation:
         received = zip(places, updates, sent, strict=True)
         return {chosen.members[place]: update for place, update, ok in received if ok}, scores
 
-    def _release(self, client: int, update: Vector, number: int, mechanism: Mechanism) -> Released | None:
-        """Return what a client sends, or None if it refuses: its training broke, or its budget or delta is used up.
+    def _prices(self, members: IntArray) -> list[Price | None]:
+        """Return what each member's release costs, and None for those that refuse: budget or delta is used up.
 
-        It is charged in either case, as are members that never arrive: observing the round counts every one of them.
+        They are charged in either case, as are members that never arrive: observing the round counts every one of them.
         """
-        schedule, before = cast(Schedule, self.selector.reward.schedule), int(self.selector.cohort.picks[client])
-        deltas = repeat(mechanism.guarantee.delta, before)
+        return [self._price(client) for client in members.tolist()]
+
+    def _price(self, client: int) -> Price | None:
+        mechanism, before = self._mechanism, int(self.selector.cohort.picks[client])
+        if mechanism is None:
+            return None
+        schedule = cast(Schedule, self.selector.reward.schedule)
+        summed = mechanism.composition == "sum"
+        deltas = [mechanism.guarantee.delta] * (before if summed else min(before, 1))
+        _, rho = leaked(mechanism, schedule.budget, float(schedule.spent(before)))
         try:
-            epsilon = charged_epsilon(schedule, before + 1, mechanism, deltas, client)
+            return release_price(schedule, before + 1, mechanism, deltas, rho, client)
         except BudgetExceededError:
             return None
-        if not np.isfinite(update).all():
+
+    def _record_noise(self, prices: list[Price]) -> RecordNoise | None:
+        """Return how members clip and noise the gradients of single records; None if that is not the unit."""
+        mechanism, learner = self._mechanism, self._learner
+        if learner is None or not isinstance(mechanism, Gaussian) or mechanism.unit != "record":
             return None
-        noise = SimulatedNoise(stream(self._seed, "noise", number, client))
-        return mechanism.release(update, epsilon, noise)
+        deviations = np.array([mechanism.sigma(price.alone, learner.passes) for price in prices])
+        return RecordNoise(mechanism.l2, deviations)
 
     def _leakage(self) -> dict[str, Any]:
         picks = self.selector.cohort.picks
         levels = np.quantile(picks, [0.5, 0.9], method="nearest").astype(np.int64)
-        spent = self.selector.reward.schedule.spent(np.array([picks.max(), *levels]))
-        if self._mechanism is None:
-            return {"max_leakage": None if self._learner is not None else float(spent[0])}  # None: without bound
-        leakage = {"max_leakage": float(spent[0]), "median_leakage": float(spent[1]), "p90_leakage": float(spent[2])}
-        delta = self._mechanism.guarantee.delta
+        schedule, mechanism = self.selector.reward.schedule, self._mechanism
+        spent = schedule.spent(np.array([picks.max(), *levels]))
+        most, median, high = (leaked(mechanism, schedule.budget, part)[0] for part in spent)
+        if mechanism is None:
+            return {"max_leakage": None if self._learner is not None else most}  # None: without bound
+        leakage = {"max_leakage": most, "median_leakage": median, "p90_leakage": high}
+        delta = mechanism.guarantee.delta
         if delta:
-            leakage["max_delta"] = self._most_releases(delta) * delta
+            leakage["max_delta"] = self._most_releases(delta) * delta if mechanism.composition == "sum" else delta
         return leakage
 
 

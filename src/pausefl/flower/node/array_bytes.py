@@ -15,22 +15,31 @@ def size_of(model: Mapping[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in model.values())
 
 
-def to_bytes(model: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> bytes:
-    """Return what was trained, in the order and the types of the model; refuse other names or shapes."""
+def to_bytes(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, records: bool = False) -> bytes:
+    """Return what was trained, in the order and the types of the model; refuse other names or shapes.
+
+    With ``records`` every tensor has a row for each record, and all have as many.
+    """
     if set(model) != set(trained):
         raise InvalidValueError(f"the app returned {len(trained)} tensors, but must return the model's {len(model)}")
+    count = trained[next(iter(model))].shape[:1] if records else ()
     for name, old in model.items():
-        if trained[name].shape != old.shape:
-            raise InvalidValueError(f"tensor {name!r} is {trained[name].shape}, but must be {old.shape}")
+        wanted = (*count, *old.shape)
+        if trained[name].shape != wanted:
+            raise InvalidValueError(f"tensor {name!r} is {trained[name].shape}, but must be {wanted}")
     return b"".join(trained[name].astype(old.dtype, casting="same_kind").tobytes() for name, old in model.items())
 
 
-def from_bytes(model: Mapping[str, Tensor], given: bytes | memoryview) -> dict[str, Tensor]:
+def from_bytes(
+    model: Mapping[str, Tensor], given: bytes | memoryview, *, records: bool = False
+) -> dict[str, Tensor]:  # fmt: skip
     """Return the tensors; names, types and shapes are the model's, whoever wrote the bytes."""
-    if len(given) != size_of(model):
-        raise InvalidValueError(f"the app returned {len(given)} bytes, but the model has {size_of(model)}")
-    tensors, place = {}, 0
+    size = size_of(model)
+    count = len(given) // size if records else 1
+    if len(given) != count * size:
+        raise InvalidValueError(f"the app returned {len(given)} bytes, but the model has {size}")
+    tensors, place, rows = {}, 0, (count,) if records else ()
     for name, old in model.items():
-        tensors[name] = np.frombuffer(given, old.dtype, old.size, place).reshape(old.shape)
-        place += old.nbytes
+        tensors[name] = np.frombuffer(given, old.dtype, count * old.size, place).reshape(*rows, *old.shape)
+        place += count * old.nbytes
     return tensors

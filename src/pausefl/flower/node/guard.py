@@ -23,6 +23,7 @@ from pausefl.flower.node.box import Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
+from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason
 
 MOST_STATE, STATE = 1 << 24, "pausefl-state"
@@ -88,10 +89,15 @@ class Guard:
             if asked.metadata.message_type == REHEARSAL:
                 return run_boxed(replace(self.box, data=()), bundle, asked, given)
             self.box.check_folders()
-            return run_boxed(self.box, bundle, asked, given)
+            return run_boxed(self.box, bundle, asked, given, self._records())
 
         context.node_config[NODE_KEY] = str(self.owner)
         return PrivateUpdate()(message, context, app), ran
+
+    def _records(self) -> int:
+        """Return how many rows an app may return, one for each record; 0 if it returns a model."""
+        owner = read_owner(self.owner)
+        return owner.examples if owner.mechanism.guarantee.unit == "record" else 0
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
         """Say why a message does not even reach the gate."""
@@ -143,9 +149,10 @@ def refusal(message: Message, why: Reason) -> Message:
     return Message(Refusal(why).error(), reply_to=message)
 
 
-def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Message:
+def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, records: int = 0) -> Message:
     """Return the tensors that the app in a bundle trained, run in the box; raise whatever goes wrong.
 
+    Where single ``records`` are protected, they have a row for each, and at most so many.
     Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it.
     """
     key, model = arrays_in(message.content)
@@ -153,8 +160,8 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Me
     bare = replace(context, state=RecordDict())
     known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
-    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
-    most = len(pack(b"", b"")) + size_of(model) + MOST_STATE
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app", *(["records"] if records else [])]
+    most = len(pack(b"", b"")) + max(1, records) * size_of(model) + MOST_STATE
     said: deque[str] = deque(maxlen=1)
 
     def hear(line: str) -> None:
@@ -167,7 +174,7 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context) -> Me
         raise BoxError("; the last that it said: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
     if len(state) > MOST_STATE:
         raise BoxError(f"the app has a state of {len(state)} bytes, but {MOST_STATE} are the most that is kept")
-    content = RecordDict({key: record_of(from_bytes(model, trained))})
+    content = RecordDict({key: record_of(from_bytes(model, trained, records=records > 0))})
     # One value of bytes, never read outside of the box: reading it can take any time, and memory.
     context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state)})})
     return Message(content, reply_to=message)

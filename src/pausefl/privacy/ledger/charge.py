@@ -10,12 +10,16 @@ from fractions import Fraction
 from types import UnionType
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, ScheduleChangedError, is_finite, require
-from pausefl.privacy.mechanisms.base import Mechanism
+from pausefl.privacy.mechanisms.base import PROTECTED, Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule, schedule_text
+from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon
 
 UNSTATED = "unstated"
+
+IN_RHO = "zcdp"
+"""The account of releases that are paid in rho, and the name of their privacy loss."""
 
 RETIRED = "retired"
 """The name of the last release of a subject that spent what it had left, for ever; nobody else may use it."""
@@ -36,7 +40,10 @@ of 1e-6 it allows a thousand releases, more than most schedules have any epsilon
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One row: this release of this subject's data was its ``play``-th and may leak ``epsilon``, up to ``delta``.
+    """One row: this release of a subject's data was its ``play``-th, and adds ``epsilon`` and ``delta`` to the account.
+
+    Where releases are paid in ``rho``, their epsilon is by how much the account's epsilon rises, at the delta that the
+    first release brings for all of them; ``rho`` is 0 where epsilon itself is added up.
 
     ``budget``, ``schedule`` and ``unit`` are those fixed at the subject's first reservation.  The unit, ``delta``,
     ``loss`` (the shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and
@@ -50,6 +57,7 @@ class Charge:
     play: int
     epsilon: Epsilon
     delta: float
+    rho: float
     budget: Epsilon
     schedule: str
     unit: str
@@ -59,6 +67,11 @@ class Charge:
     mechanism: str
     noise: str
     time: float
+
+    @property
+    def protects(self) -> str:
+        """Between which inputs nobody can tell, up to epsilon and delta, in words."""
+        return PROTECTED.get(self.unit, UNSTATED)
 
     @property
     def when(self) -> str:
@@ -110,6 +123,7 @@ class Past:
     releases: Sequence[str]
     epsilons: Sequence[Epsilon]
     deltas: Sequence[float]
+    rhos: Sequence[float]
 
     @property
     def retired(self) -> str | None:
@@ -123,37 +137,98 @@ def releases_within_limit(delta: float, spent: float = 0.0) -> int:
     return count + (float(Fraction(spent) + (count + 1) * Fraction(delta)) <= DELTA_LIMIT)
 
 
-def charged_epsilon(
-    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Iterable[float], subject: object
-) -> Epsilon:
-    """Return what the subject's ``play``-th release may leak, or refuse: the one rule, of ledger and simulator.
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one release costs: what it adds to the account, and ``alone``, the epsilon that its mechanism works with."""
 
-    ``deltas`` are those of its earlier releases.  A charge under which the mechanism would refuse to release is
-    refused too: it would be spent for nothing.
+    epsilon: Epsilon
+    delta: float
+    rho: float
+    alone: Epsilon
 
-    >>> from pausefl.privacy import FixedHorizon, PrivUnit
-    >>> round(charged_epsilon(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], "clinic-7"), 6)
+
+def release_price(
+    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Sequence[float], rho: float, subject: object
+) -> Price:
+    """Return what the subject's ``play``-th release costs, or refuse: the one rule, of ledger and simulator.
+
+    ``deltas`` are those of its earlier releases, and ``rho`` is what they cost in all.  A price at which the mechanism
+    would refuse to release is refused too: it would be spent for nothing.
+
+    >>> from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit
+    >>> round(release_price(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], 0.0, "clinic-7").epsilon, 6)
     2.0
+    >>> record = Gaussian(l2=1.0, delta=1e-5, unit="record")
+    >>> first = release_price(FixedHorizon(budget=1.0, releases=20), 1, record, [], 0.0, "clinic-7")
+    >>> round(first.rho, 5), round(first.epsilon, 3)
+    (0.00153, 0.198)
     """
-    epsilon = schedule.epsilon(play)
-    fine = is_finite(epsilon) and epsilon > 0.0
-    require(fine, "epsilon", epsilon, "a finite number above 0", "mend the schedule")
+    share = schedule.epsilon(play)
+    fine = is_finite(share) and share > 0.0
+    require(fine, "epsilon", share, "a finite number above 0", "mend the schedule")
     if mechanism is None:
-        return float(epsilon)
-    if epsilon < mechanism.least_epsilon:
+        return Price(float(share), 0.0, 0.0, float(share))
+    delta = float(mechanism.guarantee.delta)
+    price = Price(float(share), delta, 0.0, float(share))
+    if mechanism.composition == "zcdp":
+        price = _price_in_rho(schedule, play, delta, first=not deltas, spent=rho, subject=subject)
+    if price.alone < mechanism.least_epsilon:
         raise BudgetExceededError(
-            f"release {play} of {subject!r} has epsilon {epsilon!r} left, but {mechanism.name} needs "
+            f"release {play} of {subject!r} has epsilon {price.alone!r} left, but {mechanism.name} needs "
             f"{mechanism.least_epsilon:g}; stop taking part"
         )
     most = mechanism.most_epsilon
-    require(epsilon <= most, "epsilon", epsilon, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
-    total = math.fsum([*deltas, mechanism.guarantee.delta])
+    fine = price.alone <= most
+    require(fine, "epsilon", price.alone, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
+    total = math.fsum([*deltas, price.delta])
     if not total <= DELTA_LIMIT:
         raise BudgetExceededError(
             f"release {play} of {subject!r} would bring its delta to {total:g}, but the limit is {DELTA_LIMIT:g}; "
             "use a mechanism with a smaller delta from the start, or a pure one"
         )
-    return float(epsilon)
+    return price
+
+
+def _price_in_rho(
+    schedule: Schedule, play: int, delta: float, *, first: bool, spent: float, subject: object
+) -> Price:  # fmt: skip
+    """Return the price of a release that is paid in rho: its share of what the whole budget is worth at this delta."""
+    worth, rho = zcdp_within(schedule.budget, delta), rho_share(schedule, play, delta)
+    # The filter of Feldman and Zrnic (2021): what rho adds up to is bounded beforehand, whoever decides when to stop.
+    if not spent + rho <= worth:
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} would bring it to rho {spent + rho!r}, but its budget is worth {worth!r}; "
+            "stop taking part"
+        )
+    epsilon = zcdp_epsilon(spent + rho, delta) - zcdp_epsilon(spent, delta)
+    return Price(epsilon, delta if first else 0.0, rho, zcdp_epsilon(rho, delta))
+
+
+def rho_share(schedule: Schedule, play: int, delta: float) -> float:
+    """Return what a schedule pays for its ``play``-th release, of what its budget is worth in rho."""
+    return zcdp_within(schedule.budget, delta) * (schedule.epsilon(play) / schedule.budget)
+
+
+def leaked(mechanism: Mechanism | None, budget: Epsilon, spent: Epsilon) -> tuple[Epsilon, float]:
+    """Return what a subject has leaked when its schedule says that ``spent`` of the budget is: epsilon, and rho.
+
+    Where releases are paid in rho, a schedule spends shares of what the budget is worth in rho; elsewhere rho is 0.
+
+    >>> from pausefl.privacy import Gaussian
+    >>> epsilon, rho = leaked(Gaussian(l2=1.0, delta=1e-5, unit="record"), 1.0, spent=0.5)
+    >>> round(epsilon, 3), round(rho, 4)
+    (0.686, 0.0153)
+    """
+    if not _in_rho(mechanism) or mechanism is None:
+        return float(spent), 0.0
+    delta = mechanism.guarantee.delta
+    rho = zcdp_within(budget, delta) * (float(spent) / budget)
+    return zcdp_epsilon(rho, delta), rho
+
+
+def alone_epsilon(charge: Charge, mechanism: Mechanism) -> Epsilon:
+    """Return the epsilon with which the mechanism makes this release: that of the release by itself."""
+    return zcdp_epsilon(charge.rho, mechanism.guarantee.delta) if charge.rho > 0.0 else charge.epsilon
 
 
 def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
@@ -165,33 +240,33 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     if past.retired is not None and wanted.release not in past.releases:
         raise BudgetExceededError(f"{subject!r} was retired at {past.retired}, for ever; stop taking part")
     if past.first is not None:
-        _check_terms(past.first, schedule, unit)
+        _check_terms(past.first, schedule, unit, mechanism)
     if wanted.release in past.releases:
         raise AlreadyReservedError(
             f"release {wanted.release!r} of {subject!r} is reserved already; "
             "resend the stored bytes, or take a new name"
         )
     play = len(past.releases) + 1
-    epsilon = charged_epsilon(schedule, play, mechanism, past.deltas, subject)
+    price = release_price(schedule, play, mechanism, past.deltas, math.fsum(past.rhos), subject)
     # The schedules keep within their budget by law; this guards against one that does not.
-    total = math.fsum([*past.epsilons, epsilon])
+    total = math.fsum([*past.epsilons, price.epsilon])
     if not total <= schedule.budget:
         raise BudgetExceededError(
             f"release {play} of {subject!r} would bring it to {total!r}, but the budget is {schedule.budget!r}; "
             "stop taking part"
         )
-    delta, loss, least, label = 0.0, UNSTATED, 0.0, UNSTATED
+    loss, least, label = UNSTATED, 0.0, UNSTATED
     if mechanism is not None:
-        delta, loss = float(mechanism.guarantee.delta), str(mechanism.loss)
+        loss = IN_RHO if mechanism.composition == IN_RHO else str(mechanism.loss)
         least, label = float(mechanism.least_epsilon), repr(mechanism)
     source = wanted.noise.name if wanted.noise is not None else UNSTATED
     return Charge(
-        subject, wanted.release, play, epsilon, delta, float(schedule.budget), text,
+        subject, wanted.release, play, price.epsilon, price.delta, price.rho, float(schedule.budget), text,
         unit, wanted.dimension or 0, loss, least, label, source, float(time),
     )  # fmt: skip
 
 
-def _check_terms(first: Charge, schedule: Schedule, unit: str) -> None:
+def _check_terms(first: Charge, schedule: Schedule, unit: str, mechanism: Mechanism | None) -> None:
     """Refuse other terms than those of the first release; epsilons of two units have no sum that means anything."""
     text = schedule_text(schedule)
     if (first.budget, first.schedule) != (schedule.budget, text):
@@ -204,6 +279,20 @@ def _check_terms(first: Charge, schedule: Schedule, unit: str) -> None:
             f"unit is {unit!r}, but {first.subject!r} was fixed to {first.unit!r} by its first release; "
             "use a mechanism of that unit"
         )
+    was, now = (IN_RHO if paid else "sum" for paid in (first.rho > 0.0, _in_rho(mechanism)))
+    if was != now:
+        raise ScheduleChangedError(
+            f"account is {now!r}, but {first.subject!r} was fixed to {was!r} by its first release; use that one"
+        )
+    if mechanism is not None and _in_rho(mechanism) and mechanism.guarantee.delta != first.delta:
+        raise ScheduleChangedError(
+            f"delta is {mechanism.guarantee.delta:g}, but that of {first.subject!r} was fixed to {first.delta:g} for "
+            "life by its first release; use that one"
+        )
+
+
+def _in_rho(mechanism: Mechanism | None) -> bool:
+    return mechanism is not None and mechanism.composition == IN_RHO
 
 
 def retirement(past: Past, subject: str, time: float) -> Charge:
@@ -214,7 +303,7 @@ def retirement(past: Past, subject: str, time: float) -> Charge:
     first = past.first
     budget, text, unit = (first.budget, first.schedule, first.unit) if first is not None else (0.0, RETIRED, UNSTATED)
     return Charge(
-        subject, RETIRED, len(past.releases) + 1, epsilon_left(budget, past.epsilons), 0.0, budget, text,
+        subject, RETIRED, len(past.releases) + 1, epsilon_left(budget, past.epsilons), 0.0, 0.0, budget, text,
         unit, 0, UNSTATED, 0.0, UNSTATED, UNSTATED, float(time),
     )  # fmt: skip
 

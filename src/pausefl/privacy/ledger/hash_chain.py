@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from pausefl.errors import PauseError
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, RETIRED, Charge, Past, retirement
 from pausefl.privacy.schedule import Schedule, parse_schedule
+from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon
 
 Row: TypeAlias = tuple[Any, ...]
@@ -73,18 +74,16 @@ def check_rows(start: str, rows: Sequence[Row], checked: int = 0) -> None:
 
 def past_of(rows: Sequence[Row], subject: str) -> Past:
     """Return what is known of a subject from checked rows."""
-    at, release, epsilon, delta = (_AT[name] for name in ("subject", "release", "epsilon", "delta"))
-    mine = [row for row in rows if row[at] == subject]
+    mine = [row for row in rows if row[_AT["subject"]] == subject]
     first, last = (charge_of(mine[0]), charge_of(mine[-1])) if mine else (None, None)
-    return Past(
-        first, last, [row[release] for row in mine], [row[epsilon] for row in mine], [row[delta] for row in mine]
-    )
+    columns = ([row[_AT[name]] for row in mine] for name in ("release", "epsilon", "delta", "rho"))
+    return Past(first, last, *columns)
 
 
 def _check_account(subject: str, rows: Sequence[Row]) -> None:
     """Raise if the charges of one subject could not have been made, whatever their hashes say."""
     budget, text, unit = (rows[0][_AT[name]] for name in ("budget", "schedule", "unit"))
-    schedule = known_schedule(text)
+    schedule, rho = known_schedule(text), 0.0
     for number, row in enumerate(rows, 1):
         play, epsilon, delta = row[_AT["play"]], row[_AT["epsilon"]], row[_AT["delta"]]
         if not math.isfinite(row[_AT["time"]]):
@@ -100,9 +99,12 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
             continue
         if not (0.0 < epsilon < math.inf and 0.0 <= delta <= 1.0 and 0 <= row[_AT["dimension"]] <= MOST_COORDINATES):
             raise BrokenChain(f"play {number} of {subject} has an impossible epsilon, delta or dimension")
-        # Another machine's exp may differ in its last bit: that is no tampering.
-        if schedule is not None and not math.isclose(epsilon, due_epsilon(schedule, play), rel_tol=1e-9):
+        paid = row[_AT["rho"]]
+        if not 0.0 <= paid < math.inf or (paid > 0.0) != (rows[0][_AT["rho"]] > 0.0):
+            raise BrokenChain(f"play {number} of {subject} is paid in another way than its first")
+        if schedule is not None and not _is_due(row, schedule, rho, rows[0][_AT["delta"]]):
             raise BrokenChain(f"play {number} of {subject} was not charged what its schedule says")
+        rho += paid
     if len({row[_AT["release"]] for row in rows}) < len(rows):
         raise BrokenChain(f"{subject} has a release that was charged twice")
     if schedule is not None and schedule.budget != budget:
@@ -111,6 +113,19 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
         raise BrokenChain(f"{subject} has spent more than its budget")
     if not math.fsum(row[_AT["delta"]] for row in rows) <= DELTA_LIMIT:
         raise BrokenChain(f"{subject} has spent more than the limit of delta")
+
+
+def _is_due(row: Row, schedule: Schedule, rho: float, delta: float) -> bool:
+    """Whether a row was charged what its schedule says, after ``rho`` in all; ``delta`` is that of the first row."""
+    play, epsilon, paid = (row[_AT[name]] for name in ("play", "epsilon", "rho"))
+    # Another machine's exp may differ in its last bit: that is no tampering.
+    if paid == 0.0:
+        return math.isclose(epsilon, due_epsilon(schedule, play), rel_tol=1e-9)
+    worth = zcdp_within(schedule.budget, delta)
+    due = worth * (due_epsilon(schedule, play) / schedule.budget)
+    added = zcdp_epsilon(rho + paid, delta) - zcdp_epsilon(rho, delta)
+    close = math.isclose(epsilon, added, rel_tol=1e-9, abs_tol=1e-12 * schedule.budget)
+    return close and math.isclose(paid, due, rel_tol=1e-9) and rho + paid <= worth
 
 
 def _check_retirement(subject: str, rows: Sequence[Row], number: int) -> None:

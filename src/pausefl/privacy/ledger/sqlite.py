@@ -202,7 +202,7 @@ class SqliteLedger:
         return found
 
     def spent(self, subject: str) -> Epsilon:
-        """Return what the subject has leaked in all, by plain addition (PAUSE, Theorem 3)."""
+        """Return what the subject has leaked in all: each row says what it added (PAUSE, Theorem 3, or zCDP)."""
         return math.fsum(charge.epsilon for charge in self.charges(subject))
 
     def spent_delta(self, subject: str) -> float:

@@ -21,13 +21,14 @@ from pausefl.system.state_file import sync_folder
 LEDGER, BACKUP = 0x50415553, 0x50415542
 """SQLite's application id says which of the two a file is: nothing is ever charged to a backup."""
 DEPLOYMENT, SIMULATION = "deployment", "simulation"
-VERSION = 3
+VERSION = 4
 _TABLES = f"""
 CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, purpose TEXT NOT NULL);
 CREATE TABLE charges (
   seq INTEGER PRIMARY KEY, subject TEXT NOT NULL, release TEXT NOT NULL, play INTEGER NOT NULL, epsilon REAL NOT NULL,
-  delta REAL NOT NULL, budget REAL NOT NULL, schedule TEXT NOT NULL, unit TEXT NOT NULL, dimension INTEGER NOT NULL,
-  loss TEXT NOT NULL, least REAL NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, time REAL NOT NULL,
+  delta REAL NOT NULL, rho REAL NOT NULL, budget REAL NOT NULL, schedule TEXT NOT NULL, unit TEXT NOT NULL,
+  dimension INTEGER NOT NULL, loss TEXT NOT NULL,
+  least REAL NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, time REAL NOT NULL,
   hash TEXT NOT NULL, UNIQUE (subject, release), UNIQUE (subject, play));
 CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), rows INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TRIGGER no_update BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.composition import Leakage, compose, events_of
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, UNSTATED, Charge, releases_within_limit
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, IN_RHO, RETIRED, UNSTATED, Charge, releases_within_limit
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
+from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ class Statement:
     unstated: int
     """How many releases named no mechanism: their delta is not known, and counts as 0."""
     unit: str
+    protects: str
+    """What the unit protects, in words."""
     tight: Epsilon | None
     tight_delta: float
     bound: Epsilon
     bound_delta: float
     method: str
-    """Which of sum and tight bound is the smaller at ``tight_delta``, and so gives ``bound``."""
+    """What gives ``bound``: the smaller of sum and tight bound (``pld``) at ``tight_delta``, or ``zcdp`` for an account
+    that is paid in rho: what it adds up to is the promise itself."""
     whole_update: Epsilon | None
     """The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its dimension."""
     whole_delta: float | None
@@ -83,9 +87,10 @@ def statement(ledger: SqliteLedger, subject: str, *, delta: float = 1e-6) -> Sta
     left, ended_by, until = _ahead(rows, slack) if retired is None else (0, "retirement", 0)
     return Statement(
         subject, rows[0].schedule, len(releases), spent, slack, rows[0].budget, DELTA_LIMIT,
-        max(0.0, rows[0].budget - spent), sum(row.mechanism == UNSTATED for row in releases), unit,
+        max(0.0, rows[0].budget - spent), sum(row.mechanism == UNSTATED for row in releases), unit, rows[0].protects,
         found.tight_epsilon if found else None, delta, found.epsilon if found else leaked,
-        found.delta if found else slack, found.method if found else "sum", whole, whole_delta, left, ended_by, until,
+        found.delta if found else slack, found.method if found else IN_RHO if rows[0].rho else "sum",
+        whole, whole_delta, left, ended_by, until,
         sorted({f"{row.mechanism}, noise: {row.noise}" for row in releases}), retired,
     )  # fmt: skip
 
@@ -100,14 +105,19 @@ def _composed(rows: Sequence[Charge], delta: float) -> Leakage | None:
 
 def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int | None]:
     """Return how many releases are left, what ends them, and how many until 99 % of the budget is gone."""
-    plays, last = len(rows), rows[-1]
+    plays, last, delta = len(rows), rows[-1], rows[0].delta
     ends = []
-    if last.delta > 0.0:
+    if last.delta > 0.0 and last.rho == 0.0:
         ends.append((releases_within_limit(last.delta, slack), "delta"))
     until, schedule = None, known_schedule(last.schedule)
     if schedule is not None:  # of one from elsewhere it is known what is left, but not how fast it goes
         until = _first(lambda count: float(schedule.spent(count)) >= 0.99 * last.budget, plays)
-        over = _first(lambda count: due_epsilon(schedule, count + 1) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
+
+        def alone(count: int) -> Epsilon:
+            due = due_epsilon(schedule, count + 1)
+            return zcdp_epsilon(zcdp_within(last.budget, delta) * due / last.budget, delta) if last.rho else due
+
+        over = _first(lambda count: alone(count) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
         if schedule.limit is not None and schedule.limit - plays <= (over if over is not None else _FAR):
             ends.append((schedule.limit - plays, "schedule"))
         elif over is not None:

@@ -12,11 +12,19 @@ import numpy as np
 
 from pausefl.errors import is_finite, require
 from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.mechanisms.record_sum import clipped_sum, first_record
 from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.schedule import SHAVE
 from pausefl.types import Epsilon, FloatArray
 
-Unit: TypeAlias = Literal["coordinate", "update"]
+Unit: TypeAlias = Literal["coordinate", "update", "record"]
+Account: TypeAlias = Literal["sum", "zcdp"]
+PROTECTED: dict[str, str] = {
+    "coordinate": "one number of the update, any two inputs",
+    "update": "the whole update, any two inputs",
+    "record": "one record, any one record replaced",
+}
+"""What each unit protects, in words: what may differ between two inputs that nobody shall tell apart."""
 
 _SMALL, _LARGE = 1e-30, 1e30
 _BLOCK = 1 << 16
@@ -24,20 +32,30 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What holds: for *any* two inputs (local DP), the outputs differ by at most e^epsilon, up to ``delta``.
+    """What holds: for any two neighbouring inputs the outputs differ by at most e^epsilon, up to ``delta``.
 
-    ``unit`` says for what: the whole update, or one coordinate of it with the others fixed.  In the second case basic
-    composition gives d x epsilon for the whole update, which :meth:`whole_update` spells out.
+    ``unit`` says which inputs are neighbours.  With ``update`` *any* two are (local DP of the whole update).  With
+    ``coordinate`` they differ in one coordinate of the update; basic composition then gives d x epsilon for the whole
+    update, which :meth:`whole_update` spells out.  With ``record`` one record of the data set is replaced by another,
+    and the number of records is the same; nothing is promised about the data set as a whole.
+
+    ``bound`` is the largest norm of what is protected: of an update, or of one record's contribution to it.
 
     >>> Guarantee("coordinate", "linf", 0.0015).sentence(1.5, 25_818)
     'epsilon = 1.5 per coordinate, any two inputs, linf norm at most 0.0015; whole update (d = 25818): 38727'
+    >>> Guarantee("record", "l2", 1.0, 1e-5).sentence(1.0, 1290)
+    'epsilon = 1 per record, delta = 1e-05, any one record replaced, l2 norm of its contribution at most 1'
     """
 
     unit: Unit
     norm: str
     bound: float
     delta: float = 0.0
-    adjacency: str = "any two inputs"
+
+    @property
+    def adjacency(self) -> str:
+        """Which two inputs are neighbours, in words."""
+        return PROTECTED[self.unit].partition(", ")[2]
 
     @property
     def pure(self) -> bool:
@@ -45,7 +63,9 @@ class Guarantee:
         return self.delta == 0.0
 
     def whole_update(self, epsilon: Epsilon, dimension: int) -> Epsilon:
-        """Return what ``epsilon`` in this unit means for an update of this dimension as a whole."""
+        """Return what ``epsilon`` in this unit means for an update as a whole; infinity where nothing is promised."""
+        if self.unit == "record":
+            return math.inf
         return epsilon * dimension if self.unit == "coordinate" else epsilon
 
     def longest(self, dimension: int) -> float:
@@ -55,7 +75,11 @@ class Guarantee:
     def sentence(self, epsilon: Epsilon, dimension: int) -> str:
         """Say it in one line, for a report."""
         slack = "" if self.pure else f", delta = {self.delta:g}"
-        per = f"epsilon = {epsilon:g} per {self.unit}{slack}, {self.adjacency}, {self.norm} norm at most {self.bound:g}"
+        of = " of its contribution" if self.unit == "record" else ""
+        norm = f"{self.norm} norm{of} at most {self.bound:g}"
+        per = f"epsilon = {epsilon:g} per {self.unit}{slack}, {self.adjacency}, {norm}"
+        if self.unit == "record":
+            return per
         return f"{per}; whole update (d = {dimension}): {self.whole_update(epsilon, dimension):.10g}"
 
 
@@ -90,12 +114,14 @@ class Released:
 
     def record(self) -> dict[str, Any]:
         """Return everything but the update itself, ready for JSON."""
+        whole = self.guarantee.whole_update(self.epsilon, self.dimension)
         return {
             "mechanism": self.mechanism,
             **asdict(self.guarantee),
+            "adjacency": self.guarantee.adjacency,
             "epsilon": self.epsilon,
             "dimension": self.dimension,
-            "whole_update_epsilon": self.guarantee.whole_update(self.epsilon, self.dimension),
+            "whole_update_epsilon": whole if math.isfinite(whole) else None,
             "source": self.noise.name,
             "private": self.noise.private,
             "note": self.noise.note,
@@ -136,6 +162,15 @@ class Mechanism(ABC):
         return {}
 
     @property
+    def composition(self) -> Account:
+        """How releases add up in a ledger.
+
+        With ``sum`` each has its own epsilon and delta, and both are added.  With ``zcdp`` releases are paid in rho,
+        and the delta is for all of them together.
+        """
+        return "sum"
+
+    @property
     def clip_field(self) -> str:
         """The field that holds the clip."""
         return "l2"
@@ -145,16 +180,17 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """What holds at each release."""
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
         """Return the root mean square of the noise's L2 norm over the largest L2 norm of a bounded update.
 
-        NaN stands for a mechanism that does not state it.
+        ``count`` matters to the record unit only: the update is the mean of so many contributions.  NaN stands for a
+        mechanism that does not state it.
         """
         return math.nan
 
-    def noise_level(self, dimension: int, epsilon: Epsilon) -> NoiseLevel | None:
+    def noise_level(self, dimension: int, epsilon: Epsilon, count: int = 1) -> NoiseLevel | None:
         """Return how loud a release is, which follows from public numbers; None if the mechanism does not state it."""
-        ratio, signal = self.noise_to_signal(dimension, epsilon), self.guarantee.longest(dimension) ** 2
+        ratio, signal = self.noise_to_signal(dimension, epsilon, count), self.guarantee.longest(dimension) ** 2
         return NoiseLevel(ratio**2 * signal, signal) if is_finite(ratio) and ratio > 0.0 else None
 
     def release(
@@ -165,18 +201,44 @@ class Mechanism(ABC):
         ``clip`` bounds it tighter, in the unit of the mechanism's own clip; a larger one is ignored.  The noise stays
         that of the mechanism's own clip: who may choose the clip cannot choose the noise.
         """
-        self._require_epsilon(epsilon)
-        fine = clip is None or (is_finite(clip) and clip > 0.0)
-        require(fine, "clip", clip, "a finite number above 0", "leave it out")
+        fine = self.guarantee.unit != "record"
+        require(fine, "unit", self.guarantee.unit, "'update' or 'coordinate' here", "call release_records")
+        share = self._checked_share(epsilon, clip)
         # An app may have made numpy raise where floats overflow or underflow: that would depend on the data.
         with np.errstate(all="ignore"):
             vector = pack(update, layers)
-            if clip is not None and clip < getattr(self, self.clip_field):
-                self._tighten(vector, float(clip) / getattr(self, self.clip_field))
+            if share < 1.0:
+                self._tighten(vector, share)
             vector = self._randomize(vector, float(epsilon), noise)
             # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
             outcome = unpack(vector, update, layers)
         return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
+
+    def release_records(
+        self, records: Update, count: int, epsilon: Epsilon, noise: Noise, *,
+        layers: Layers | None = None, clip: float | None = None,
+    ) -> Released:  # fmt: skip
+        """Clip each record's contribution, add them up, randomise the sum, and divide it by the public ``count``.
+
+        ``records`` has a row per record: an array of two dimensions, or a mapping by name whose tensors have one
+        dimension more than those of ``layers``.  A row that is not finite counts as zeros.  More rows than ``count``
+        are refused; fewer are no fault.  Each record may contribute to one row only, which nobody can check from here.
+        """
+        fine = self.guarantee.unit == "record"
+        require(fine, "unit", self.guarantee.unit, "'record' here", "call release")
+        bound = self.guarantee.bound * self._checked_share(epsilon, clip)
+        with np.errstate(all="ignore"):
+            total = clipped_sum(records, bound, count, layers)
+            total = self._randomize(total, float(epsilon), noise)
+            outcome = unpack(total / count, first_record(records), layers)
+        return Released(outcome, float(epsilon), total.size, repr(self), self.guarantee, noise)
+
+    def _checked_share(self, epsilon: Epsilon, clip: float | None) -> float:
+        """Return which share of the mechanism's own clip is asked for, at most 1; refuse what cannot be done."""
+        self._require_epsilon(epsilon)
+        fine = clip is None or (is_finite(clip) and clip > 0.0)
+        require(fine, "clip", clip, "a finite number above 0", "leave it out")
+        return 1.0 if clip is None else min(1.0, float(clip) / float(getattr(self, self.clip_field)))
 
     def _require_epsilon(self, epsilon: Epsilon) -> None:
         require(
@@ -194,7 +256,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        """Return the randomised vector; ``vector`` is finite, not empty, and the mechanism's to overwrite."""
+        """Return the randomised vector; ``vector`` is finite, not empty, and the mechanism's to overwrite.
+
+        With the record unit it is the sum of contributions that are clipped already.
+        """
 
 
 def clip_norm(vector: FloatArray, order: Literal[1, 2], bound: float) -> None:

@@ -1,19 +1,23 @@
-"""The Gaussian mechanism with the analytic calibration, which holds for every epsilon.
+"""The Gaussian mechanism, for the whole update or for single records, paid release by release or in rho for life.
 
-Reference: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8.
+References: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8, for releases
+that are added up; Bun and Steinke (2016) for those that are paid in rho.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from scipy.special import erfcx, ndtr
 
-from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound
+from pausefl.errors import require
+from pausefl.privacy.mechanisms.base import Account, Guarantee, Mechanism, clip_norm, require_bound
 from pausefl.privacy.mechanisms.noise import Noise
+from pausefl.privacy.zcdp import zcdp_within
 from pausefl.types import Epsilon, FloatArray
 
 _CLOSE = 2e-5
@@ -21,12 +25,20 @@ _CLOSE = 2e-5
 
 @dataclass(frozen=True, slots=True)
 class Gaussian(Mechanism):
-    """Scale the update to an L2 norm of at most ``l2``, then add the least Gaussian noise that gives (epsilon, delta).
+    """Scale to an L2 norm of at most ``l2``, then add the least Gaussian noise that gives (epsilon, delta).
 
-    Two such updates differ by up to 2 x l2, and the noise is calibrated to that.
+    With ``unit="update"`` the update is scaled.  With ``unit="record"`` the contribution of each record is, and what is
+    noised is their sum; neighbours differ in one replaced record.  Either way two inputs differ by up to 2 x l2, and
+    the noise is calibrated to that.
+
+    ``account`` says how releases add up.  With ``"sum"`` ``delta`` is that of each release.  With ``"zcdp"`` it is that
+    of all releases together, and they are paid in rho, which is much cheaper for many releases.  Left out, records are
+    paid in rho and updates are added up.
 
     >>> round(Gaussian(l2=1.0, delta=1e-5).sigma(1.0), 3)
     7.461
+    >>> Gaussian(l2=1.0, delta=1e-5, unit="record")
+    Gaussian(l2=1.0, delta=1e-05, unit='record', account='zcdp')
     """
 
     name: ClassVar[str] = "gaussian"
@@ -34,33 +46,65 @@ class Gaussian(Mechanism):
     loss: ClassVar[Literal["gaussian"]] = "gaussian"
     l2: float
     delta: float
+    unit: Literal["update", "record"] = "update"
+    account: Account | None = None
 
     def __post_init__(self) -> None:
         require_bound(self, "l2", "it is the norm of a typical update")
         require_bound(self, "delta", "1e-6 is common", 1e-12, 0.1)
+        require(self.unit in ("update", "record"), "unit", self.unit, "'update' or 'record'", "for others take Laplace")
+        fine = self.account in (None, *get_args(Account))
+        require(fine, "account", self.account, "'sum' or 'zcdp'", "leave it out for the better one")
+        if self.account is None:
+            object.__setattr__(self, "account", "zcdp" if self.unit == "record" else "sum")
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Self:
+        """Take ``clip`` as the bound; what is not asked to protect records protects the whole update."""
+        unit: Literal["update", "record"] = "record" if values["unit"] == "record" else "update"
+        return cls(values["clip"], values["delta"], unit, values["account"])
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
-        """Return the only variant."""
-        return {"gaussian": cls(l2=1.0, delta=1e-5)}
+        """Return both accounts for the whole update, and the one for records."""
+        return {
+            "gaussian": cls(l2=1.0, delta=1e-5),
+            "gaussian-zcdp": cls(l2=1.0, delta=1e-5, account="zcdp"),
+            "gaussian-record": cls(l2=1.0, delta=1e-5, unit="record"),
+        }
 
     @property
     def guarantee(self) -> Guarantee:
-        """Up to delta, for any two inputs."""
-        return Guarantee("update", "l2", self.l2, self.delta)
+        """Up to delta, for any two inputs, or any two that differ in one record."""
+        return Guarantee(self.unit, "l2", self.l2, self.delta)
 
-    def sigma(self, epsilon: Epsilon) -> float:
-        """Return the standard deviation of the noise at this epsilon."""
-        return 2.0 * self.l2 * noise_multiplier(epsilon, self.delta)
+    @property
+    def composition(self) -> Account:
+        """As ``account`` says."""
+        return self.account or "sum"
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
-        """Return sqrt(d) x sigma / l2."""
-        return math.sqrt(dimension) * self.sigma(epsilon) / self.l2
+    def sigma(self, epsilon: Epsilon, passes: int = 1) -> float:
+        """Return the standard deviation of the noise at this epsilon.
+
+        With several ``passes`` over the data in one release, each is noised, and all of them together cost epsilon.
+        """
+        return 2.0 * self.l2 * self._multiplier(epsilon, passes)
+
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
+        """Return sqrt(d) x sigma / l2, of which a mean over ``count`` records has a ``count``-th."""
+        return math.sqrt(dimension) * self.sigma(epsilon) / self.l2 / (count if self.unit == "record" else 1)
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-        clip_norm(vector, 2, self.l2)
-        noise.gaussian(vector, 2.0 * self.l2, noise_multiplier(epsilon, self.delta), coordinates=vector.size)
+        if self.unit == "update":
+            clip_norm(vector, 2, self.l2)
+        noise.gaussian(vector, 2.0 * self.l2, self._multiplier(epsilon), coordinates=vector.size)
         return vector
+
+    def _multiplier(self, epsilon: Epsilon, passes: int = 1) -> float:
+        if self.composition == "sum":
+            return noise_multiplier(epsilon / passes, self.delta / passes)
+        rho = zcdp_within(epsilon, self.delta) / passes
+        return 1.0 / math.sqrt(2.0 * rho) * (1.0 + 1e-9)
 
 
 def gaussian_delta(epsilon: Epsilon, multiplier: float) -> float:

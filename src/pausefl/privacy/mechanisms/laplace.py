@@ -40,7 +40,8 @@ class Laplace(Mechanism):
     l1: float | None = None
 
     def __post_init__(self) -> None:
-        require(self.unit in ("coordinate", "update"), "unit", self.unit, "'coordinate' or 'update'", "choose one")
+        fine = self.unit in ("coordinate", "update")
+        require(fine, "unit", self.unit, "'coordinate' or 'update'", "for 'record' take the Gaussian mechanism")
         clip, other = ("width", "l1") if self.unit == "coordinate" else ("l1", "width")
         wanted, stray = getattr(self, clip), getattr(self, other)
         require(stray is None, other, stray, f"left out with unit={self.unit!r}", f"give {clip} instead")
@@ -50,9 +51,9 @@ class Laplace(Mechanism):
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
         """Take ``width`` for the unit of one coordinate, and ``clip`` for the whole update."""
-        if values["unit"] == "update":
-            return cls(unit="update", l1=values["clip"])
-        return cls(unit="coordinate", width=values["width"])
+        if values["unit"] == "coordinate":
+            return cls(unit="coordinate", width=values["width"])
+        return cls(unit=values["unit"], l1=values["clip"])
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
@@ -72,7 +73,7 @@ class Laplace(Mechanism):
             return Guarantee("coordinate", "linf", self._size / 2.0)
         return Guarantee("update", "l1", self._size)
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
         """Return sqrt(8) / epsilon for a coordinate, and sqrt(d) times that for the whole update."""
         return math.sqrt(8.0 * (1 if self.unit == "coordinate" else dimension)) / epsilon
 

@@ -73,28 +73,37 @@ class Layers:
 
 def pack(update: Update, layers: Layers | None) -> FloatArray:
     """Return a fresh float64 vector of everything that is to leave, or refuse."""
-    if not isinstance(update, Mapping):
-        require(layers is None, "layers", layers, "left out for a flat array", "pass the update as a mapping by name")
-        tensor = _plain("update", update)
-        require(tensor.ndim == 1, "update", tensor.shape, "flat", "ravel it, or pass a mapping by name")
-        vector = tensor.astype(np.float64)
-    else:
-        if layers is None:
-            raise InvalidValueError("layers is None, but a mapping needs rules by name; pass layers=Layers.of(model)")
-        stray = [name for name in update if name not in layers.shapes]
-        require(not stray, "update", stray, "of the model's tensors only", "give every tensor a rule in layers")
-        names = layers.released()
-        missing = [name for name in names if name not in update]
-        require(not missing, "update", missing, "complete", "a tensor left out would tell of the data")
-        require(bool(names), "update", "empty", "of one tensor or more", "keep less local")
-        tensors = {name: _plain(name, update[name]) for name in names}
-        for name, tensor in tensors.items():
-            shape, wanted = tensor.shape, layers.shapes[name]
-            require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "send the model's own tensors")
-        vector = np.concatenate([tensor.ravel() for tensor in tensors.values()], dtype=np.float64)
+    tensors = checked_tensors(update, layers)
+    vector = np.concatenate([tensor.ravel() for tensor in tensors], dtype=np.float64)
     if not np.isfinite(vector).all():
         raise InvalidValueError("update holds NaN or infinity, but must be finite; check the training, release nothing")
     return vector
+
+
+def checked_tensors(update: Update, layers: Layers | None, *, rows: bool = False) -> list[Tensor]:
+    """Return the tensors that leave, in the model's order, or refuse; with ``rows`` each has a row per record."""
+    if not isinstance(update, Mapping):
+        require(layers is None, "layers", layers, "left out for a flat array", "pass the update as a mapping by name")
+        tensor = _plain("update", update)
+        if rows:
+            require(tensor.ndim == 2, "records", tensor.shape, "a row per record", "or pass a mapping by name")
+        else:
+            require(tensor.ndim == 1, "update", tensor.shape, "flat", "ravel it, or pass a mapping by name")
+        return [tensor]
+    if layers is None:
+        raise InvalidValueError("layers is None, but a mapping needs rules by name; pass layers=Layers.of(model)")
+    stray = [name for name in update if name not in layers.shapes]
+    require(not stray, "update", stray, "of the model's tensors only", "give every tensor a rule in layers")
+    names = layers.released()
+    missing = [name for name in names if name not in update]
+    require(not missing, "update", missing, "complete", "a tensor left out would tell of the data")
+    require(bool(names), "update", "empty", "of one tensor or more", "keep less local")
+    tensors = {name: _plain(name, update[name]) for name in names}
+    count = len(tensors[names[0]]) if rows and tensors[names[0]].ndim else 0
+    for name, tensor in tensors.items():
+        shape, wanted = tensor.shape, (count, *layers.shapes[name]) if rows else layers.shapes[name]
+        require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "send the model's own tensors")
+    return list(tensors.values())
 
 
 def unpack(vector: FloatArray, update: Update, layers: Layers | None) -> dict[str, Tensor] | Tensor:

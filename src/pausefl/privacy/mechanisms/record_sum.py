@@ -1,0 +1,72 @@
+"""The sum of what single records contribute, each clipped first: exact, so that one record never moves it too far.
+
+Floats lose bits when many of them are added, and which bits depends on the other records: a sum that is merely close
+can move by more than the clip allows (Casacuberta et al., 2022).  Here every number is cut to a grid so coarse that all
+sums on it are exact, in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from pausefl.errors import require
+from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, checked_tensors
+from pausefl.privacy.schedule import SHAVE
+from pausefl.types import FloatArray
+
+_BLOCK = 1 << 20
+"""Numbers that are looked at together."""
+_MOST = 2**40
+"""Records of one client: with more, the grid would be coarser than what a record may contribute needs."""
+
+
+def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None = None) -> FloatArray:
+    """Return the sum of all rows, each scaled to an L2 norm of at most ``bound``; a row that is not finite is 0.
+
+    Law: replacing one row changes the sum by at most 2 x ``bound`` in L2 norm, exactly, whatever the others are.
+
+    >>> clipped_sum(np.array([[3.0, 4.0], [0.0, 0.5], [np.nan, 1.0]]), bound=1.0, count=3).round(6).tolist()
+    [0.6, 1.3]
+    """
+    fine = isinstance(count, int) and 1 <= count <= _MOST
+    require(fine, "count", count, f"a whole number from 1 to {_MOST}", "say how many records there are")
+    tensors = checked_tensors(records, layers, rows=True)
+    rows = len(tensors[0])
+    require(rows <= count, "records", rows, f"at most {count}, the public count", "give each record one row")
+    flat = [tensor.reshape(rows, -1) for tensor in tensors]
+    dimension = sum(part.shape[1] for part in flat)
+    # A power of two; up to ``count`` rows of numbers up to ``bound`` then add up to less than 2^53 steps of it.
+    grid = 2.0 ** (math.frexp(bound * count)[1] - 52)
+    total, step = np.zeros(dimension), max(1, _BLOCK // dimension)
+    for start in range(0, rows, step):
+        block = np.concatenate([part[start : start + step] for part in flat], axis=1, dtype=np.float64)
+        _clip_rows(block, bound)
+        block /= grid
+        # Towards zero: no row gets longer.
+        total += np.trunc(block, out=block).sum(axis=0)
+    return total * grid
+
+
+def first_record(records: Update) -> Update:
+    """Return tensors of the shape and type of one record's contribution; their values are of no account."""
+    if isinstance(records, Mapping):
+        return {name: _template(tensor) for name, tensor in records.items()}
+    return _template(records)
+
+
+def _template(tensor: Tensor) -> Tensor:
+    return np.zeros(tensor.shape[1:], tensor.dtype)
+
+
+def _clip_rows(block: FloatArray, bound: float) -> None:
+    """Scale each row in place to a norm of at most ``bound``, for certain; one that is not finite becomes 0."""
+    block[~np.isfinite(block).all(axis=1)] = 0.0
+    top = np.abs(block).max(axis=1)
+    # Divided by the largest entry, nothing overflows.
+    unit = block / np.where(top > 0.0, top, 1.0)[:, None]
+    norm = np.sqrt(np.square(unit).sum(axis=1))
+    long = top * norm > bound * SHAVE
+    block[long] = unit[long] * (bound * SHAVE / norm[long])[:, None]
