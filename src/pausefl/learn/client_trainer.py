@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.models import BATCH_NORMS
 from pausefl.learn.optimizer import LocalPlan
+from pausefl.learn.record_gradients import RecordGradients
+from pausefl.learn.record_noise import ClientNoise, NoisyMean
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
@@ -56,6 +60,7 @@ class ClientTrainer:
             parameter.grad = _as(self._grad[part], parameter)
             start += parameter.numel()
         self._fresh = {name: buffer.clone() for name, buffer in net.named_buffers()}
+        self._records: RecordGradients | None = None
         self._norms = [module for module in net.modules() if isinstance(module, BATCH_NORMS)]
 
     def _forget(self) -> None:
@@ -64,9 +69,11 @@ class ClientTrainer:
             buffer.copy_(self._fresh[name])
 
     def train(
-        self, model: torch.Tensor, client: int, number: int, slots: list[torch.Tensor], steps: torch.Tensor
-    ) -> torch.Tensor:
+        self, model: torch.Tensor, client: int, number: int, slots: list[torch.Tensor], steps: torch.Tensor,
+        protection: ClientNoise | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """Return what local training adds to the model; ``slots`` and ``steps`` (one row) change in place."""
+        private = None if protection is None else self._private_gradient(protection, number, client)
         part = self._data.parts[client]
         batches = self._plan.batches(len(part), self._seed, number, client)
         torch.manual_seed(int(stream(self._seed, "dropout", number, client).integers(2**62)))
@@ -78,11 +85,27 @@ class ClientTrainer:
             chosen = torch.from_numpy(part[batch[batch >= 0]]).to(self._device)
             if len(chosen) == 1 and self._norms:
                 continue  # batch norm has no statistics of a single example
+            images, labels = self._data.train_images[chosen], self._data.train_labels[chosen]
             self._grad.zero_()
-            outputs = self._net(self._data.train_images[chosen])
-            functional.cross_entropy(outputs, self._data.train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
+            if private is None:
+                functional.cross_entropy(self._net(images), labels).backward()  # type: ignore[no-untyped-call]
+            else:
+                private(images, labels)
             self._plan.optimizer.step(flat, grad, slots, steps)
         return self._flat - model
+
+    def _private_gradient(
+        self, protection: ClientNoise, number: int, client: int
+    ) -> Callable[[torch.Tensor, torch.Tensor], None]:
+        """Return what puts the noised mean of clipped record gradients into ``_grad``, batch after batch."""
+        self._records = records = self._records or RecordGradients(self._net)
+        noise = NoisyMean(protection, self._seed, number, client)
+
+        def put(images: torch.Tensor, labels: torch.Tensor) -> None:
+            records.add_clipped(images, labels, protection.clip)
+            noise.apply(self._grad, len(labels))
+
+        return put
 
     def outputs(self, model: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
         """Return a model's outputs, with batch norms using the statistics of the batch."""

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pausefl.errors import require
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.record_clipping import clipped_sums, squared_norms
+from pausefl.learn.record_noise import ClientNoise, NoisyMean
 from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
-from pausefl.sim.learner import Learner, Scores, Vector
+from pausefl.sim.learner import Learner, RecordNoise, Scores, Vector
 from pausefl.types import IntArray
 
 _BLOCK = 2500
@@ -47,14 +50,21 @@ class DenseLearner:
         self._memory = OptimizerMemory(len(data.parts), shape.dimension, plan, self._device)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="score")
         self._begun: tuple[Vector, Future[Scores]] | None = None
+        self._squares: torch.Tensor | None = None  # squared norms of the images, once records are protected
+
+    @property
+    def passes(self) -> int:
+        """How often a record can take part in the training of one round."""
+        return self._plan.passes
 
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         start: Vector = flat_parameters(self._net).cpu().numpy()
         return start
 
-    def train(self, model: Vector, members: IntArray, number: int) -> Vector:
+    def train(self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None) -> Vector:
         """Return one row per member: what local training added."""
+        protections = _protections(members, records)
         examples = [len(self._data.parts[k]) for k in members.tolist()]
         order = np.argsort([-self._plan.steps(n) for n in examples], kind="stable")
         rows = torch.from_numpy(members[order]).to(self._device)
@@ -63,10 +73,23 @@ class DenseLearner:
         parameters = start.repeat(len(order), 1)
         grad = torch.empty_like(parameters)
         slots, steps = self._memory.of(rows)
+        noises = [
+            NoisyMean(protection, self._seed, number, int(members[place]))
+            for place in order.tolist()
+            if (protection := protections[place]) is not None
+        ]
         for step, live in enumerate(active):
             images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, index.shape[2], -1)
             labels = self._data.train_labels[index[:live, step]]
-            gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
+            if records is None:
+                gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
+            else:
+                used, squares = weight[:live, step] > 0.0, self._image_squares()[index[:live, step]]
+                clipped_sums(
+                    self._shape, parameters[:live], images, squares, labels, used, records.clip, grad[:live]
+                )  # fmt: skip
+                for row, noise, count in zip(grad, noises, used.sum(dim=1).tolist(), strict=False):
+                    noise.apply(row, count)
             self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
         self._memory.keep(rows, slots, steps)
         updates = np.empty((len(order), self._shape.dimension), dtype=np.float32)
@@ -77,11 +100,13 @@ class DenseLearner:
         """Begin to score the model in another thread."""
         self._begun = model, self._aside.submit(self.evaluate, model)
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
+    def train_and_score(
+        self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None
+    ) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model meanwhile: scoring only reads, and torch lets other threads run."""
         begun, self._begun = self._begun, None
         scores = begun[1] if begun and begun[0] is model else self._aside.submit(self.evaluate, model)
-        return self.train(model, members, number), scores
+        return self.train(model, members, number, records), scores
 
     def evaluate(self, model: Vector) -> Scores:
         """Score a model on the test set."""
@@ -110,6 +135,11 @@ class DenseLearner:
     def close(self) -> None:
         """End the scoring thread."""
         self._aside.shutdown(cancel_futures=True)
+
+    def _image_squares(self) -> torch.Tensor:
+        if self._squares is None:
+            self._squares = squared_norms(self._train)
+        return self._squares
 
     def _parameters(self, model: Vector) -> torch.Tensor:
         return torch.from_numpy(model).to(self._device)
@@ -147,23 +177,30 @@ class ModuleLearner:
         self._start: Vector = flat_parameters(net).cpu().numpy()
         self._workers = Workers(jobs, partial(Desk, net, data, plan, seed, self._memory, self._model, self._updates))
 
+    @property
+    def passes(self) -> int:
+        """How often a record can take part in the training of one round."""
+        return self._plan.passes
+
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         return self._start.copy()
 
-    def train(self, model: Vector, members: IntArray, number: int) -> Vector:
+    def train(self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None) -> Vector:
         """Return one row per member: what local training added."""
         self._model.copy_(torch.from_numpy(model))
-        self._workers.run(self._training(members, number))
+        self._workers.run(self._training(members, number, records))
         return self._trained(len(members))
 
     def announce(self, model: Vector) -> None:
         """The processes score between clients, not before."""
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
+    def train_and_score(
+        self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None
+    ) -> tuple[Vector, Future[Scores]]:
         """Train, and score the model in small pieces on whichever process runs out of clients first."""
         self._model.copy_(torch.from_numpy(model))
-        answers = self._workers.run([*self._training(members, number), *self._scoring()])
+        answers = self._workers.run([*self._training(members, number, records), *self._scoring()])
         scores: Future[Scores] = Future()
         scores.set_result(self._scores(answers[len(members) :]))
         return self._trained(len(members)), scores
@@ -173,17 +210,18 @@ class ModuleLearner:
         self._model.copy_(torch.from_numpy(model))
         return self._scores(self._workers.run(self._scoring()))
 
-    def _training(self, members: IntArray, number: int) -> list[Job]:
+    def _training(self, members: IntArray, number: int, records: RecordNoise | None) -> list[Job]:
+        protections = _protections(members, records)
         # The longest first: the processes end at about the same time.
         order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
-        return [("train", place, int(members[place]), number) for place in order.tolist()]
+        return [Job("train", place, int(members[place]), number, protections[place]) for place in order.tolist()]
 
     def _trained(self, count: int) -> Vector:
         updates: Vector = self._updates[:count].cpu().numpy().copy()
         return updates
 
     def _scoring(self) -> list[Job]:
-        return [("score", chunk, 0, 0) for chunk in range(-(-len(self._data.test_labels) // EVALUATION_BATCH))]
+        return [Job("score", chunk) for chunk in range(-(-len(self._data.test_labels) // EVALUATION_BATCH))]
 
     def _scores(self, parts: list[Any]) -> Scores:
         count = len(self._data.test_labels)
@@ -192,7 +230,7 @@ class ModuleLearner:
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""
         self._model.copy_(torch.from_numpy(model))
-        return np.array(self._workers.run([("accuracy", 0, client, 0) for client in range(len(self._data.parts))]))
+        return np.array(self._workers.run([Job("accuracy", client=client) for client in range(len(self._data.parts))]))
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return the clients' optimiser states."""
@@ -205,3 +243,12 @@ class ModuleLearner:
     def close(self) -> None:
         """End the worker processes."""
         self._workers.close()
+
+
+def _protections(members: IntArray, records: RecordNoise | None) -> list[ClientNoise | None]:
+    """Return how each member trains, in their order; None where its records are not protected."""
+    if records is None:
+        return [None] * len(members)
+    given, wanted = len(records.deviations), len(members)
+    require(given == wanted, "deviations", f"{given} numbers", f"one per member, {wanted}", "give each its own")
+    return [ClientNoise(records.clip, deviation) for deviation in records.deviations.tolist()]

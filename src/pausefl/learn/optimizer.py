@@ -76,6 +76,11 @@ class LocalPlan:
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "a whole number from 1", "train at least one step")
 
+    @property
+    def passes(self) -> int:
+        """How often an example can take part in one round: the batches of an epoch are disjoint."""
+        return self.epochs if self.max_steps is None else min(self.epochs, self.max_steps)
+
     def steps(self, examples: int) -> int:
         """Return how many local steps a client with this many examples makes."""
         steps = self.epochs * -(-examples // (self.batch or examples))

@@ -58,12 +58,7 @@ def gradient(
     images: rows x batch x pixels; labels, weight: rows x batch (a sample with weight 0 is padding).
     """
     layers, grads = shape.layers(parameters), shape.layers(out)
-    inputs = [images]
-    for number, (w, b) in enumerate(layers):
-        z = torch.baddbmm(b.unsqueeze(1), inputs[-1], w.transpose(1, 2))
-        inputs.append(z if number == len(layers) - 1 else z.relu_())
-    error = functional.softmax(inputs.pop(), dim=2)
-    error.scatter_add_(2, labels.unsqueeze(2), torch.full_like(weight, -1.0).unsqueeze(2))
+    inputs, error = forward(layers, images, labels)
     error.mul_(weight.unsqueeze(2))
     for (w, _), (gw, gb) in zip(reversed(layers), reversed(grads), strict=True):
         h = inputs.pop()
@@ -71,6 +66,20 @@ def gradient(
         torch.sum(error, dim=1, out=gb)
         if inputs:
             error = torch.bmm(error, w).mul_(h > 0)
+
+
+def forward(
+    layers: list[tuple[torch.Tensor, torch.Tensor]], images: torch.Tensor, labels: torch.Tensor
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Return the input of each layer, and the derivative of each sample's cross-entropy by the last layer's outputs."""
+    inputs = [images]
+    for number, (w, b) in enumerate(layers):
+        z = torch.baddbmm(b.unsqueeze(1), inputs[-1], w.transpose(1, 2))
+        inputs.append(z if number == len(layers) - 1 else z.relu_())
+    error = functional.softmax(inputs.pop(), dim=2)
+    minus = torch.full_like(labels, -1, dtype=error.dtype)
+    error.scatter_add_(2, labels.unsqueeze(2), minus.unsqueeze(2))
+    return inputs, error
 
 
 def packed(images: torch.Tensor) -> torch.Tensor:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausefl.errors import WorkerError
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import ClientTrainer
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
+from pausefl.learn.record_noise import ClientNoise
 from pausefl.learn.torch_import import multiprocessing as tmp
 from pausefl.learn.torch_import import nn, torch
 from pausefl.system.child_processes import follow_parent
 
-Job = tuple[str, int, int, int]
-"""What to do ("train", "score", "accuracy"), with which slot or chunk, which client, in which round."""
+
+class Job(NamedTuple):
+    """What to do ("train", "score", "accuracy"), with which slot or chunk, which client, in which round."""
+
+    kind: str
+    place: int = 0
+    client: int = 0
+    number: int = 0
+    protection: ClientNoise | None = None
 
 
 class Desk:
@@ -30,13 +38,13 @@ class Desk:
 
     def do(self, job: Job) -> Any:
         """Carry out one job; training results go into the shared updates."""
-        kind, place, client, number = job
+        kind, place, client, number, protection = job
         if kind == "score":
             return self._trainer.score(self._model, place)
         if kind == "accuracy":
             return self._trainer.accuracy(self._model, client)
         slots, steps = self._memory.of(slice(client, client + 1))  # views: training writes into them
-        self._updates[place] = self._trainer.train(self._model, client, number, slots, steps)
+        self._updates[place] = self._trainer.train(self._model, client, number, slots, steps, protection)
         return None
 
 

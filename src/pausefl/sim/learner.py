@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.types import IntArray
+from pausefl.errors import require
+from pausefl.types import FloatArray, IntArray
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
@@ -23,26 +24,55 @@ class Scores:
     loss: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordNoise:
+    """How members train where single records are protected: each record's gradient is clipped, each sum of them noised.
+
+    ``clip`` is the largest L2 norm of one record's gradient.  ``deviations`` has one entry per member, in the order of
+    members: the standard deviation of the noise on the clipped sum of a batch.
+    """
+
+    clip: float
+    deviations: FloatArray
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.clip < float("inf"), "clip", self.clip, "a finite number above 0", "set a larger one")
+        fine = self.deviations.ndim == 1 and bool(np.all((self.deviations >= 0.0) & np.isfinite(self.deviations)))
+        require(fine, "deviations", "an array with other values", "finite numbers from 0, one per member", "check them")
+
+
 class Learner(Protocol):
     """Trains clients from a flat model, and scores it.
 
     Law: what ``train`` returns depends only on (model, members, round, the clients' own memory); never on the order of
-    members, on the number of processes, or on what ran before.
+    members, on the number of processes, or on what ran before.  The noise on sums of records is a function of (seed,
+    round, client), too.
     """
+
+    @property
+    def passes(self) -> int:
+        """How often a record can take part in the training of one round."""
+        ...
 
     def initial(self) -> Vector:
         """Return a fresh model, flat."""
         ...
 
-    def train(self, model: Vector, members: IntArray, number: int) -> Vector:
-        """Return one row per member: what local training added to the model in this round."""
+    def train(self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None) -> Vector:
+        """Return one row per member: what local training added to the model in this round.
+
+        With ``records`` every step uses the noised sum of clipped record gradients, divided by the number of records in
+        the batch.  What is returned is private then: it tells no more of a record than those sums do.
+        """
         ...
 
     def announce(self, model: Vector) -> None:
         """Hear that this model will be scored with the next training; who can, begins at once."""
         ...
 
-    def train_and_score(self, model: Vector, members: IntArray, number: int) -> tuple[Vector, Future[Scores]]:
+    def train_and_score(
+        self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None
+    ) -> tuple[Vector, Future[Scores]]:
         """As ``train``, and score the model that training starts from on whatever cores are idle meanwhile."""
         ...
 

@@ -1,0 +1,58 @@
+"""Sums of clipped record gradients of stacked dense networks, without ever forming the gradient of one record.
+
+Reference: Goodfellow (2015), "Efficient per-example gradient computations"; Li et al. (2022), ghost clipping.  One
+record's gradient of a linear layer is error x input, so its norm is the product of theirs.  Deviation: the errors of
+all layers are kept until the norms are known and then scaled, so that no second backward pass is needed.
+"""
+
+from __future__ import annotations
+
+from pausefl.learn.stacked_networks import DenseShape, forward
+from pausefl.learn.torch_import import torch
+
+TOO_LARGE = 1e30
+"""A larger gradient counts as not finite: float32 has no room left for the factor that would scale it down."""
+
+
+def squared_norms(images: torch.Tensor) -> torch.Tensor:
+    """Return the squared length of each record's last axis, in float64: squares of huge and tiny numbers fit there."""
+    norms: torch.Tensor = torch.linalg.vector_norm(images, dim=-1, dtype=torch.float64)
+    return norms.square_()
+
+
+def clip_factors(norms: torch.Tensor, clip: float) -> torch.Tensor:
+    """Return what each record's gradient is multiplied with; 0 for one that is not finite."""
+    return torch.where(norms <= TOO_LARGE, (clip / norms).clamp_(max=1.0), 0.0)
+
+
+def clipped_sums(
+    shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor,
+    used: torch.Tensor, clip: float, out: torch.Tensor,
+) -> None:  # fmt: skip
+    """Write the sum of each row's record gradients, each clipped to the L2 norm ``clip``, into ``out``.
+
+    images: rows x batch x pixels; squares (the squared norms of the images), labels, used: rows x batch.  What is not
+    used is padding and adds nothing, and neither does a record whose gradient is not finite.
+    """
+    layers, grads = shape.layers(parameters), shape.layers(out)
+    inputs, error = forward(layers, images, labels)
+    errors = [error]
+    for (w, _), h in zip(reversed(layers[1:]), reversed(inputs[1:]), strict=True):
+        errors.append(torch.bmm(errors[-1], w).mul_(h > 0))
+    errors.reverse()
+    lengths = [squares, *(squared_norms(h) for h in inputs[1:])]
+    total = torch.zeros_like(squares)
+    for error, length in zip(errors, lengths, strict=True):
+        total.addcmul_(squared_norms(error), length + 1.0)  # the bias has an input of 1
+    # A huge input times an error next to nothing may look harmless, but is lost to rounding in float32.
+    largest = torch.stack(lengths).amax(dim=0).sqrt_()
+    norms = torch.where(largest <= TOO_LARGE, total.sqrt_(), torch.inf)
+    broken = ~(norms <= TOO_LARGE)
+    if bool(broken.any()):  # 0 times something that is not finite would not be 0
+        gone = broken.unsqueeze(2)
+        errors, inputs = ([x.masked_fill(gone, 0.0) for x in xs] for xs in (errors, inputs))
+    factors = clip_factors(norms, clip).mul_(used).to(parameters.dtype).unsqueeze(2)
+    for error, h, (gw, gb) in zip(errors, inputs, grads, strict=True):
+        error.mul_(factors)
+        torch.bmm(error.transpose(1, 2), h, out=gw)
+        torch.sum(error, dim=1, out=gb)

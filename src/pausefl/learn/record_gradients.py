@@ -1,0 +1,81 @@
+"""Sums of clipped record gradients of any network: each record's own gradient, by ``torch.func``."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from pausefl.errors import InvalidValueError
+from pausefl.learn.models import Shape
+from pausefl.learn.record_clipping import clip_factors, squared_norms
+from pausefl.learn.torch_import import functional, nn, torch
+from pausefl.system.import_path import reason
+
+CHUNK = 16
+"""Records whose gradients are formed at once."""
+
+_MIXING = (nn.modules.batchnorm._BatchNorm,)
+
+
+class RecordGradients:
+    """Clips and sums the gradients of single records.
+
+    The network sees each record alone, whatever it does with a batch, so a record cannot reach the gradient of another.
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        refuse_batch_norm(net)
+        self._trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+
+        def loss(parameters: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            outputs = torch.func.functional_call(net, parameters, (image.unsqueeze(0),))
+            return functional.cross_entropy(outputs, label.unsqueeze(0))
+
+        self._gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), randomness="different")
+
+    def add_clipped(self, images: torch.Tensor, labels: torch.Tensor, clip: float) -> None:
+        """Add the gradient of each record, clipped to the L2 norm ``clip``, to the parameters' ``grad``.
+
+        A record whose gradient is not finite adds nothing.
+        """
+        parameters = {name: p.detach() for name, p in self._trained.items()}
+        for start in range(0, len(labels), CHUNK):
+            part = slice(start, start + CHUNK)
+            grads = [grad.flatten(1) for grad in self._gradients(parameters, images[part], labels[part]).values()]
+            factors = clip_factors(torch.stack([squared_norms(grad) for grad in grads]).sum(dim=0).sqrt_(), clip)
+            broken = factors == 0.0
+            for grad, p in zip(grads, self._trained.values(), strict=True):
+                if bool(broken.any()):  # 0 times something that is not finite would not be 0
+                    grad.masked_fill_(broken.unsqueeze(1), 0.0)
+                _grad(p).add_((factors.to(p.dtype) @ grad).view(p.shape))
+
+
+def refuse_batch_norm(net: nn.Module) -> None:
+    """Refuse a network that cannot protect single records, because its batch norms mix the records of a batch."""
+    if any(isinstance(module, _MIXING) for module in net.modules()):
+        raise InvalidValueError(
+            "the model has batch norms, but statistics of a batch mix its records and none of them could be protected; "
+            "choose a model without batch norm, or with group norm"
+        )
+
+
+def try_record_gradients(net: nn.Module, shape: Shape) -> None:
+    """Refuse a network whose records' gradients cannot be found one by one; ``shape`` is that of an image.
+
+    The trial needs no data, so call it before a run.  The network itself is not touched.
+    """
+    refuse_batch_norm(net)
+    trial = deepcopy(net).cpu().train()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            RecordGradients(trial).add_clipped(torch.zeros(2, *shape), torch.zeros(2, dtype=torch.int64), 1.0)
+    except Exception as error:  # whatever a network of somebody's own may raise
+        raise InvalidValueError(
+            f"the gradients of single records of this model cannot be computed ({reason(error)}); choose a model that "
+            "keeps nothing of the records it sees"
+        ) from error
+
+
+def _grad(parameter: torch.Tensor) -> torch.Tensor:
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
