@@ -246,10 +246,10 @@ def test_the_journal_of_a_lost_ledger_is_set_aside(ledger: Path, backup: Path) -
 
 def test_what_is_not_damaged_is_not_set_aside(ledger: Path, backup: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(ledger)) as connection:
-        connection.execute("PRAGMA user_version = 4")
-    refused(ledger, "has version 4", backup)
+        connection.execute("PRAGMA user_version = 5")
+    refused(ledger, "has version 5", backup)
     with closing(sqlite3.connect(ledger)) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
     ledger.chmod(0o666)
     refused(ledger, "chmod go-w", backup)
     ledger.chmod(0o600)

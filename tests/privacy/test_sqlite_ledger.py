@@ -444,11 +444,11 @@ def test_a_backup_in_the_midst_of_charges_is_of_one_moment(tmp_path):
     assert worker.exitcode == 0 and all(ledger.contains(head) for head in heads)
 
 
-@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize("version", [2, 3, 5])
 def test_another_version_is_refused_with_what_to_do(tmp_path, version):
     ledger = filled(tmp_path / "l.db", 1)
     edit(ledger.path, f"PRAGMA user_version = {version}")
-    with pytest.raises(LedgerError, match=f"has version {version}, but this pausefl reads version 3; release nothing"):
+    with pytest.raises(LedgerError, match=f"has version {version}, but this pausefl reads version 4; release nothing"):
         SqliteLedger(ledger.path)
 
 

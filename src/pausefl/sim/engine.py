@@ -201,12 +201,12 @@ class Simulation:
         if not len(places):
             return {}, _ready(learner.evaluate(self.model)) if score else None
         members, paid = rows[places], [price for price in prices if price is not None]
-        records = self._record_noise(paid)
-        scores = None
+        records, scores = self._record_noise(paid), None
+        protected = () if records is None else (records,)
         if score:
-            updates, scores = learner.train_and_score(self.model, members, number, records)
+            updates, scores = learner.train_and_score(self.model, members, number, *protected)
         else:
-            updates = learner.train(self.model, members, number, records)
+            updates = learner.train(self.model, members, number, *protected)
         sent = np.asarray(np.isfinite(updates).all(axis=1))
         levels: list[NoiseLevel | None] = [None] * len(members)
         if mechanism is not None:

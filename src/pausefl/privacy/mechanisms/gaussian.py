@@ -62,7 +62,7 @@ class Gaussian(Mechanism):
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
         """Take ``clip`` as the bound; what is not asked to protect records protects the whole update."""
         unit: Literal["update", "record"] = "record" if values["unit"] == "record" else "update"
-        return cls(values["clip"], values["delta"], unit, values["account"])
+        return cls(values["clip"], values["delta"], unit, values.get("account"))
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
