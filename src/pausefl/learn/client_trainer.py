@@ -10,7 +10,7 @@ from pausefl.learn.client_data import ClientData
 from pausefl.learn.models import BATCH_NORMS
 from pausefl.learn.optimizer import LocalPlan
 from pausefl.learn.record_gradients import RecordGradients
-from pausefl.learn.record_noise import ClientNoise, NoisyMean
+from pausefl.learn.record_noise import BatchNoise, ClientNoise
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
@@ -99,11 +99,11 @@ class ClientTrainer:
     ) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """Return what puts the noised mean of clipped record gradients into ``_grad``, batch after batch."""
         self._records = records = self._records or RecordGradients(self._net)
-        noise = NoisyMean(protection, self._seed, number, client)
+        noise = BatchNoise(protection, self._seed, number, client)
 
         def put(images: torch.Tensor, labels: torch.Tensor) -> None:
-            records.add_clipped(images, labels, protection.clip)
-            noise.apply(self._grad, len(labels))
+            records.add_clipped(images, labels, protection.clip, 1.0 / len(labels))
+            noise.add(self._grad, len(labels))
 
         return put
 

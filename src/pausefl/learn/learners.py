@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.record_clipping import clipped_sums, squared_norms
-from pausefl.learn.record_noise import ClientNoise, NoisyMean
+from pausefl.learn.record_noise import BatchNoise, ClientNoise
 from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
@@ -73,23 +73,14 @@ class DenseLearner:
         parameters = start.repeat(len(order), 1)
         grad = torch.empty_like(parameters)
         slots, steps = self._memory.of(rows)
-        noises = [
-            NoisyMean(protection, self._seed, number, int(members[place]))
-            for place in order.tolist()
-            if (protection := protections[place]) is not None
-        ]
+        private = self._private_gradient([protections[i] for i in order], members[order], number, index, weight)
         for step, live in enumerate(active):
             images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, index.shape[2], -1)
             labels = self._data.train_labels[index[:live, step]]
-            if records is None:
+            if private is None:
                 gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
             else:
-                used, squares = weight[:live, step] > 0.0, self._image_squares()[index[:live, step]]
-                clipped_sums(
-                    self._shape, parameters[:live], images, squares, labels, used, records.clip, grad[:live]
-                )  # fmt: skip
-                for row, noise, count in zip(grad, noises, used.sum(dim=1).tolist(), strict=False):
-                    noise.apply(row, count)
+                private(step, parameters[:live], images, labels, grad[:live])
             self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
         self._memory.keep(rows, slots, steps)
         updates = np.empty((len(order), self._shape.dimension), dtype=np.float32)
@@ -136,10 +127,37 @@ class DenseLearner:
         """End the scoring thread."""
         self._aside.shutdown(cancel_futures=True)
 
-    def _image_squares(self) -> torch.Tensor:
+    def _private_gradient(
+        self, protections: list[ClientNoise | None], members: IntArray, number: int, index: torch.Tensor,
+        weight: torch.Tensor,
+    ) -> Callable[..., None] | None:  # fmt: skip
+        """Return what writes the noised means of clipped record gradients, step after step; None without protection."""
+        protected = [protection for protection in protections if protection is not None]
+        if not protected:
+            return None
         if self._squares is None:
             self._squares = squared_norms(self._train)
-        return self._squares
+        squares, counts = self._squares[index], (weight > 0.0).sum(dim=2).tolist()
+        noises = [BatchNoise(p, self._seed, number, k) for p, k in zip(protected, members.tolist(), strict=True)]
+
+        def write(
+            step: int, parameters: torch.Tensor, images: torch.Tensor, labels: torch.Tensor, out: torch.Tensor
+        ) -> None:
+            live = len(out)
+            clipped_sums(
+                self._shape,
+                parameters,
+                images,
+                squares[:live, step],
+                labels,
+                weight[:live, step],
+                protected[0].clip,
+                out,
+            )
+            for row, mean in enumerate(out):
+                noises[row].add(mean, counts[row][step])
+
+        return write
 
     def _parameters(self, model: Vector) -> torch.Tensor:
         return torch.from_numpy(model).to(self._device)

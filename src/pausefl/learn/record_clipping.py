@@ -27,12 +27,12 @@ def clip_factors(norms: torch.Tensor, clip: float) -> torch.Tensor:
 
 def clipped_sums(
     shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor,
-    used: torch.Tensor, clip: float, out: torch.Tensor,
+    weight: torch.Tensor, clip: float, out: torch.Tensor,
 ) -> None:  # fmt: skip
-    """Write the sum of each row's record gradients, each clipped to the L2 norm ``clip``, into ``out``.
+    """Write the weighted sum of each row's record gradients, each clipped to the L2 norm ``clip``, into ``out``.
 
-    images: rows x batch x pixels; squares (the squared norms of the images), labels, used: rows x batch.  What is not
-    used is padding and adds nothing, and neither does a record whose gradient is not finite.
+    images: rows x batch x pixels; squares (the squared norms of the images), labels, weight: rows x batch (a sample
+    with weight 0 is padding).  A record whose gradient is not finite adds nothing.
     """
     layers, grads = shape.layers(parameters), shape.layers(out)
     inputs, error = forward(layers, images, labels)
@@ -40,18 +40,16 @@ def clipped_sums(
     for (w, _), h in zip(reversed(layers[1:]), reversed(inputs[1:]), strict=True):
         errors.append(torch.bmm(errors[-1], w).mul_(h > 0))
     errors.reverse()
-    lengths = [squares, *(squared_norms(h) for h in inputs[1:])]
-    total = torch.zeros_like(squares)
-    for error, length in zip(errors, lengths, strict=True):
+    total, largest = torch.zeros_like(squares), torch.ones_like(squares)
+    for error, length in zip(errors, [squares, *(squared_norms(h) for h in inputs[1:])], strict=True):
         total.addcmul_(squared_norms(error), length + 1.0)  # the bias has an input of 1
-    # A huge input times an error next to nothing may look harmless, but is lost to rounding in float32.
-    largest = torch.stack(lengths).amax(dim=0).sqrt_()
-    norms = torch.where(largest <= TOO_LARGE, total.sqrt_(), torch.inf)
-    broken = ~(norms <= TOO_LARGE)
-    if bool(broken.any()):  # 0 times something that is not finite would not be 0
-        gone = broken.unsqueeze(2)
+        largest = torch.maximum(largest, length)
+    # A huge input times an error next to nothing may look harmless, but float32 rounds such an error by too much.
+    norms = torch.maximum(total, largest.mul_(largest > TOO_LARGE**2)).sqrt_()
+    if not bool((norms <= TOO_LARGE).all()):  # 0 times something that is not finite would not be 0
+        gone = ~(norms <= TOO_LARGE).unsqueeze(2)
         errors, inputs = ([x.masked_fill(gone, 0.0) for x in xs] for xs in (errors, inputs))
-    factors = clip_factors(norms, clip).mul_(used).to(parameters.dtype).unsqueeze(2)
+    factors = clip_factors(norms, clip).mul_(weight).to(parameters.dtype).unsqueeze(2)
     for error, h, (gw, gb) in zip(errors, inputs, grads, strict=True):
         error.mul_(factors)
         torch.bmm(error.transpose(1, 2), h, out=gw)

@@ -1,4 +1,9 @@
-"""Sums of clipped record gradients of any network: each record's own gradient, by ``torch.func``."""
+"""Sums of clipped record gradients of any network: each record's own gradient, by ``torch.func``.
+
+Measured on a small convolutional network (batches of 20 and 200, one thread), as multiples of the time of a plain
+gradient: 2.3 to 2.7 here, 1.9 to 2.7 with the hooks of Opacus 1.6, 2.4 to 3.4 with its ghost clipping, and 4.7 to 7.2
+with a loop over records.  Opacus does not win clearly, and it trusts a network to keep its records apart.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,12 @@ from copy import deepcopy
 
 from pausefl.errors import InvalidValueError
 from pausefl.learn.models import Shape
-from pausefl.learn.record_clipping import clip_factors, squared_norms
+from pausefl.learn.record_clipping import TOO_LARGE, clip_factors, squared_norms
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.system.import_path import reason
 
-CHUNK = 16
-"""Records whose gradients are formed at once."""
+_RECORDS, _NUMBERS = 64, 2**25
+"""Gradients that are formed at once: so many records, and fewer where they would take more than 128 MiB."""
 
 _MIXING = (nn.modules.batchnorm._BatchNorm,)
 
@@ -25,6 +30,8 @@ class RecordGradients:
     def __init__(self, net: nn.Module) -> None:
         refuse_batch_norm(net)
         self._trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+        dimension = sum(p.numel() for p in self._trained.values())
+        self._at_once = min(_RECORDS, max(1, _NUMBERS // max(1, dimension)))
 
         def loss(parameters: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
             outputs = torch.func.functional_call(net, parameters, (image.unsqueeze(0),))
@@ -32,17 +39,18 @@ class RecordGradients:
 
         self._gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), randomness="different")
 
-    def add_clipped(self, images: torch.Tensor, labels: torch.Tensor, clip: float) -> None:
-        """Add the gradient of each record, clipped to the L2 norm ``clip``, to the parameters' ``grad``.
+    def add_clipped(self, images: torch.Tensor, labels: torch.Tensor, clip: float, weight: float) -> None:
+        """Add ``weight`` times the gradient of each record to the parameters' ``grad``.
 
-        A record whose gradient is not finite adds nothing.
+        Before that, it is clipped to the L2 norm ``clip``.  A record whose gradient is not finite adds nothing.
         """
         parameters = {name: p.detach() for name, p in self._trained.items()}
-        for start in range(0, len(labels), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(labels), self._at_once):
+            part = slice(start, start + self._at_once)
             grads = [grad.flatten(1) for grad in self._gradients(parameters, images[part], labels[part]).values()]
-            factors = clip_factors(torch.stack([squared_norms(grad) for grad in grads]).sum(dim=0).sqrt_(), clip)
-            broken = factors == 0.0
+            norms = torch.stack([squared_norms(grad) for grad in grads]).sum(dim=0).sqrt_()
+            broken = ~(norms <= TOO_LARGE)
+            factors = clip_factors(norms, clip).mul_(weight)
             for grad, p in zip(grads, self._trained.values(), strict=True):
                 if bool(broken.any()):  # 0 times something that is not finite would not be 0
                     grad.masked_fill_(broken.unsqueeze(1), 0.0)
@@ -67,7 +75,7 @@ def try_record_gradients(net: nn.Module, shape: Shape) -> None:
     trial = deepcopy(net).cpu().train()
     try:
         with torch.random.fork_rng(devices=[]):
-            RecordGradients(trial).add_clipped(torch.zeros(2, *shape), torch.zeros(2, dtype=torch.int64), 1.0)
+            RecordGradients(trial).add_clipped(torch.zeros(2, *shape), torch.zeros(2, dtype=torch.int64), 1.0, 1.0)
     except Exception as error:  # whatever a network of somebody's own may raise
         raise InvalidValueError(
             f"the gradients of single records of this model cannot be computed ({reason(error)}); choose a model that "
