@@ -158,7 +158,10 @@ def test_backup(path):
         (["audit", "laplace", "--epsilon", 1, "--confidence", 2], "confidence"),
         (["audit", "laplace", "--epsilon", 1, "--runs", 5], "runs"),
         (["audit", "privunit", "--epsilon", 1, "--delta", 0.1], "delta"),
-        (["audit", "laplas", "--epsilon", 1], "laplace, laplace-coordinate, laplace-update, gaussian, gaussian-zcdp, gaussian-record, privunit"),
+        (
+            ["audit", "laplas", "--epsilon", 1],
+            "laplace, laplace-coordinate, laplace-update, gaussian, gaussian-zcdp, gaussian-record, privunit",
+        ),
         (["audit", "gaussian", "--epsilon", 1, "--delta", 0], "delta"),
     ],
 )

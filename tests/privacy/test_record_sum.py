@@ -123,4 +123,8 @@ def test_each_unit_has_its_own_way_to_release():
 
 def test_the_record_of_a_release_says_what_is_protected():
     made = RECORD.release_records(np.zeros((1, 2)), 1, 1.0, SimulatedNoise(np.random.default_rng(0))).record()
-    assert (made["unit"], made["adjacency"], made["whole_update_epsilon"]) == ("record", "any one record replaced", None)
+    assert (made["unit"], made["adjacency"], made["whole_update_epsilon"]) == (
+        "record",
+        "any one record replaced",
+        None,
+    )

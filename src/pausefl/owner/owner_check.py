@@ -66,9 +66,9 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
     releases = [one for one in charges if one.release != RETIRED]
     size = dimension or (releases[-1].dimension if releases else 0) or None
     ahead, unit = _next(owner, charges), owner.mechanism.guarantee.unit
-    noise = math.nan
+    level = None
     if size and ahead:
-        noise = owner.mechanism.noise_to_signal(size, alone_epsilon(ahead[0], owner.mechanism), owner.examples)
+        level = owner.mechanism.noise_level(size, alone_epsilon(ahead[0], owner.mechanism), owner.examples)
     budget, spent = owner.schedule.budget, math.fsum(one.epsilon for one in charges)
     whole = budget if unit == "update" else None
     if unit == "coordinate" and size:
@@ -80,7 +80,7 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
-        whole_budget=whole, noise_to_signal=noise if math.isfinite(noise) else None,
+        whole_budget=whole, noise_to_signal=math.sqrt(level.noise / level.signal) if level else None,
         fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
 

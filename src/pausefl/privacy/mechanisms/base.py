@@ -180,17 +180,20 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """What holds at each release."""
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
-        """Return the root mean square of the noise's L2 norm over the largest L2 norm of a bounded update.
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return the root mean square of the noise's L2 norm over the largest L2 norm of what is bounded.
 
-        ``count`` matters to the record unit only: the update is the mean of so many contributions.  NaN stands for a
-        mechanism that does not state it.
+        NaN stands for a mechanism that does not state it.
         """
         return math.nan
 
     def noise_level(self, dimension: int, epsilon: Epsilon, count: int = 1) -> NoiseLevel | None:
-        """Return how loud a release is, which follows from public numbers; None if the mechanism does not state it."""
-        ratio, signal = self.noise_to_signal(dimension, epsilon, count), self.guarantee.longest(dimension) ** 2
+        """Return how loud a release is, which follows from public numbers; None if the mechanism does not state it.
+
+        ``count`` matters to the record unit only: what leaves is a mean over so many records.
+        """
+        ratio, signal = self.noise_to_signal(dimension, epsilon), self.guarantee.longest(dimension) ** 2
+        ratio /= count if self.guarantee.unit == "record" else 1
         return NoiseLevel(ratio**2 * signal, signal) if is_finite(ratio) and ratio > 0.0 else None
 
     def release(

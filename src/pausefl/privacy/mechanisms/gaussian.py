@@ -90,9 +90,9 @@ class Gaussian(Mechanism):
         """
         return 2.0 * self.l2 * self._multiplier(epsilon, passes)
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
-        """Return sqrt(d) x sigma / l2, of which a mean over ``count`` records has a ``count``-th."""
-        return math.sqrt(dimension) * self.sigma(epsilon) / self.l2 / (count if self.unit == "record" else 1)
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
+        """Return sqrt(d) x sigma / l2."""
+        return math.sqrt(dimension) * self.sigma(epsilon) / self.l2
 
     def _randomize(self, vector: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
         if self.unit == "update":

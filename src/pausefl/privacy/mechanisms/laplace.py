@@ -73,7 +73,7 @@ class Laplace(Mechanism):
             return Guarantee("coordinate", "linf", self._size / 2.0)
         return Guarantee("update", "l1", self._size)
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
         """Return sqrt(8) / epsilon for a coordinate, and sqrt(d) times that for the whole update."""
         return math.sqrt(8.0 * (1 if self.unit == "coordinate" else dimension)) / epsilon
 

@@ -91,7 +91,7 @@ class PrivUnit(Mechanism):
         levels = best_levels(self.split(dimension, epsilon)[1])
         return levels.second(min(length, 1.0)) * (direction + 1.0) - min(length, 1.0) ** 2
 
-    def noise_to_signal(self, dimension: int, epsilon: Epsilon, count: int = 1) -> float:
+    def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
         """Return the root of ``error`` for an update of the full norm."""
         return math.sqrt(self.error(dimension, epsilon))
 
