@@ -48,6 +48,7 @@ def test_overrides_and_whole_numbers() -> None:
         "network.congestion=0.5", "selection.rho=0.1", "network.spread=5", "learning.momentum=0.9",
         "server.aggregation=matched privacy.enabled=false", "server.aggregation=matched learning.enabled=false",
         "server.step=0.5 learning.enabled=false", "server.average=0.5 learning.enabled=false",
+        "privacy.account=zcdp",
     ],
 )  # fmt: skip
 def test_keys_without_effect_are_refused(override: str) -> None:
@@ -60,6 +61,7 @@ def test_keys_without_effect_are_refused(override: str) -> None:
     [
         ("selection.per_round=50", "per_round is 50, but must be at most network.clients = 30"),
         ("network.deadline=0.01", "deadline is 0.01, but must be above network.tau_min = 0.05"),
+        ("privacy.unit=record", "privacy.mechanism is 'laplace', but must be 'gaussian'"),
     ],
 )
 def test_keys_that_cannot_be_met_are_refused(override: str, words: str) -> None:

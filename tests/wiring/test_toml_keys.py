@@ -22,12 +22,13 @@ from torch import nn, torch
 from pausefl.errors import PauseError
 from pausefl.learn.client_data import ClientData, normalised
 from pausefl.learn.datasets import load_dataset, training_pool
-from pausefl.learn.features import hog, pool
+from pausefl.learn.features import hog, hog_centred, pool
 from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.learn.partition import by_labels, by_sizes, iid
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SimulatedNoise
+from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.rng import stream
 from pausefl.runs.build import build
 from pausefl.runs.config import Config, make_config
@@ -47,6 +48,7 @@ from pausefl.selection import (
 )
 from pausefl.selector import Selector
 from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
+from pausefl.sim.learner import RecordNoise
 from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
 from pausefl.system.state_file import read_state
 
@@ -240,6 +242,7 @@ def data_of(s: Settings) -> ClientData:
         "none": lambda found: normalised(found, cpu),
         "pool": lambda found: torch.from_numpy(pool(found))[:, None, None],
         "hog": lambda found: torch.from_numpy(hog(found))[:, None, None],
+        "hog-centred": lambda found: torch.from_numpy(hog_centred(found))[:, None, None],
         f"{__name__}:row_sums": lambda found: torch.from_numpy(row_sums(found))[:, None, None],
     }
     seen = kinds[s["learning.features"]]
@@ -255,7 +258,12 @@ def mechanism_of(s: Settings) -> Any:
         return Laplace(unit="coordinate", width=s["privacy.width"])
     kinds: dict[str, Callable[[], Any]] = {
         "laplace": lambda: Laplace(unit="update", l1=clip),
-        "gaussian": lambda: Gaussian(l2=clip, delta=s["privacy.delta"]),
+        "gaussian": lambda: Gaussian(
+            l2=clip,
+            delta=s["privacy.delta"],
+            unit="record" if s["privacy.unit"] == "record" else "update",
+            account=s["privacy.account"] or ("zcdp" if s["privacy.unit"] == "record" else "sum"),
+        ),
         "privunit": lambda: PrivUnit(l2=clip),
     }
     return kinds[s["privacy.mechanism"]]()
@@ -281,13 +289,19 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
     for number in range(1, s["run.rounds"] + 1):
         chosen = selector.select()
         members, epsilons = np.array(chosen.members), []
-        updates = learner.train(seen[number - 1], members, number)
         if s["privacy.enabled"]:
-            for place, client in enumerate(chosen.members):
+            epsilons = [schedule.epsilon(int(selector.cohort.picks[client]) + 1) for client in chosen.members]
+        mechanism, budget, delta = mechanism_of(s), s["privacy.budget"], s["privacy.delta"]
+        if getattr(mechanism, "account", None) == "zcdp":
+            epsilons = [zcdp_epsilon(zcdp_within(budget, delta) * one / budget, delta) for one in epsilons]
+        if s["privacy.unit"] == "record":
+            deviations = np.array([mechanism.sigma(one, s["learning.epochs"]) for one in epsilons])
+            updates = learner.train(seen[number - 1], members, number, RecordNoise(s["privacy.clip"], deviations))
+        else:
+            updates = learner.train(seen[number - 1], members, number)
+            for place, (client, epsilon) in enumerate(zip(chosen.members, epsilons, strict=bool(epsilons))):
                 noise = SimulatedNoise(stream(s["run.seed"], "noise", number, client))
-                epsilon = schedule.epsilon(int(selector.cohort.picks[client]) + 1)
-                updates[place] = mechanism_of(s).release(updates[place], epsilon, noise).update
-                epsilons.append(epsilon)
+                updates[place] = mechanism.release(updates[place], epsilon, noise).update
         parts = data.sizes[members] if chosen.weights is None else np.array([chosen.weights[k] for k in chosen.members])
         step = s["server.step"]
         if s["server.aggregation"] == "matched":
@@ -447,6 +461,15 @@ KEYS = (
     Key("privacy.releases", (2, 4), models, retrained, PRIVATE | {"privacy.schedule": "fixed-horizon"}),
     Key("privacy.mechanism", ("laplace", "gaussian", "privunit"), models, retrained, PRIVATE),
     Key("privacy.unit", ("coordinate", "update"), models, retrained, PRIVATE),
+    Key("privacy.unit", ("update", "record"), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.unit", ("update", "record"), guarantee,
+        lambda s, said: ("any one record replaced" in said) == (s["privacy.unit"] == "record"),
+        PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.account", ("sum", "zcdp"), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
+    Key("privacy.account", ("sum", "zcdp"), models, retrained,
+        PRIVATE | {"privacy.mechanism": "gaussian", "privacy.unit": "record", "learning.epochs": 2}),
+    Key("privacy.account", (None, "sum"), guarantee, lambda s, said: ("by zCDP" in said) == (not s["privacy.account"]),
+        PRIVATE | {"privacy.mechanism": "gaussian", "privacy.unit": "record"}),
     Key("privacy.width", (0.003, 0.1), models, retrained, PRIVATE),
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "gaussian"}),
     Key("privacy.clip", (0.5, 2.0), models, retrained, PRIVATE | {"privacy.mechanism": "privunit"}),
@@ -460,7 +483,8 @@ KEYS = (
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
     Key("learning.enabled", (False, True), records,
         lambda s, seen: all(("accuracy" in record) is s["learning.enabled"] for record in seen), TRAINING),
-    Key("learning.features", ("none", "pool", "hog", f"{__name__}:row_sums"), models, retrained, TRAINING),
+    Key("learning.features", ("none", "pool", "hog", "hog-centred", f"{__name__}:row_sums"), models, retrained,
+        TRAINING),
     Key("learning.model", ("mlp", "linear", "softmax"), models, retrained, TRAINING),
     Key("learning.optimizer", ("adam", "sgd"), models, retrained, TRAINING),
     Key("learning.lr", (0.01, 0.1), models, retrained, TRAINING),

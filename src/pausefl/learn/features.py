@@ -51,7 +51,23 @@ def hog(images: Images) -> Matrix:
     return _joined(starmap(_hog_of, ((block, images.shape[1] > 1) for block in _blocks(images))))
 
 
-FEATURES: dict[str, Features] = {"pool": pool, "hog": hog}
+def hog_centred(images: Images) -> Matrix:
+    """Return ``hog`` less the mean of each cell over its directions, as long as before.
+
+    How dark a cell is then no longer counts, only where its edges point.  Most images are alike in the former, which
+    makes a gradient long and tells classes little: under heavy noise this is worth a point or two of accuracy.
+
+    >>> hog_centred(np.zeros((2, 1, 28, 28), dtype=np.uint8)).shape
+    (2, 128)
+    """
+    rows = hog(images)
+    edges = rows[:, : _DIRECTIONS * _CELLS**2].reshape(len(rows), _DIRECTIONS, -1)  # a view
+    before = np.linalg.norm(rows, axis=1, keepdims=True)
+    edges -= edges.mean(axis=1, keepdims=True)
+    return cast(Matrix, rows * (before / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(_TINY))))
+
+
+FEATURES: dict[str, Features] = {"pool": pool, "hog": hog, "hog-centred": hog_centred}
 """The features that have a name."""
 
 

@@ -61,6 +61,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
     from pausefl.learn.learners import learner_for
     from pausefl.learn.models import build_model, has_batch_norm
     from pausefl.learn.optimizer import LocalPlan, Optimizer
+    from pausefl.learn.record_gradients import try_record_gradients
 
     learning, seed = config.learning, config.run.seed
     spec = DataSpec(**config.data.model_dump(), features=learning.features)
@@ -68,6 +69,8 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
     net = build_model(learning.model, data.shape, data.classes, int(stream(seed, "model").integers(2**62)))
     if config.privacy.enabled and config.privacy.batch_norm == "refuse" and has_batch_norm(net):
         raise InvalidValueError("privacy.batch_norm is 'refuse', but the model has batch norms; choose 'keep-local'")
+    if config.privacy.enabled and config.privacy.unit == "record":
+        try_record_gradients(net, data.shape)
     plan = LocalPlan(
         Optimizer(learning.optimizer, learning.lr, learning.momentum), learning.batch, learning.epochs,
         learning.max_steps or None, learning.optimizer_state,

@@ -206,7 +206,15 @@ class Config(Section):
                 f"network.deadline is {network.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
                 "could answer in time"
             )
+        if self.privacy.unit == "record" and self.privacy.mechanism != "gaussian":
+            raise ValueError(
+                f"privacy.mechanism is {self.privacy.mechanism!r}, but must be 'gaussian' with privacy.unit = 'record'; "
+                "set it"
+            )
         idle = {
+            "privacy.account": self.privacy.account is not None
+            and self.privacy.mechanism != "gaussian"
+            and "it belongs to the gaussian mechanism; others are added up",
             "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
             "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
             "network.spread": network.spread != NetworkSection.model_fields["spread"].default
