@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pausefl.errors import InvalidValueError, require
-from pausefl.privacy import MECHANISMS, Mechanism
+from pausefl.privacy import Mechanism
 from pausefl.privacy.aggregation import Aggregation
 from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.rng import stream
@@ -79,7 +79,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 
 
 def _mechanism(privacy: Privacy) -> Mechanism:
-    mechanism = MECHANISMS[privacy.mechanism].from_settings(privacy.model_dump())
+    mechanism = privacy.as_mechanism()
     fine, most = mechanism.guarantee.delta <= DELTA_LIMIT, f"at most {DELTA_LIMIT:g}, the limit of a client's life"
     require(fine, "privacy.delta", mechanism.guarantee.delta, most, "no release could ever be made")
     return mechanism

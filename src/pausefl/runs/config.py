@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pausefl.errors import ConfigError
 from pausefl.learn.datasets import DATASETS
 from pausefl.learn.features import FEATURES
-from pausefl.privacy import MECHANISMS, SCHEDULES, Schedule
+from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated, value_of
 
 if TYPE_CHECKING:
@@ -141,6 +141,10 @@ class Privacy(Section):
         """Return how the budget is spread over releases."""
         return SCHEDULES[self.schedule].from_settings(self.model_dump())
 
+    def as_mechanism(self) -> Mechanism:
+        """Return how updates, or records, are bounded and noised."""
+        return MECHANISMS[self.mechanism].from_settings(self.model_dump())
+
 
 class Learning(Section):
     """How clients train."""
@@ -208,8 +212,8 @@ class Config(Section):
             )
         if self.privacy.unit == "record" and self.privacy.mechanism != "gaussian":
             raise ValueError(
-                f"privacy.mechanism is {self.privacy.mechanism!r}, but must be 'gaussian' with privacy.unit = 'record'; "
-                "set it"
+                f"privacy.mechanism is {self.privacy.mechanism!r}, but must be 'gaussian' with privacy.unit = "
+                "'record'; set it"
             )
         idle = {
             "privacy.account": self.privacy.account is not None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import InvalidValueError
+from pausefl.privacy.ledger.charge import leaked
 from pausefl.runs.config import Config
 from pausefl.runs.network import build_latency
 from pausefl.types import FloatArray, IntArray
@@ -81,8 +82,11 @@ class RunData:
         """Return the epsilon that each client may still spend; None if nothing bounds it."""
         if not self.settings.privacy.enabled:
             return None
-        schedule = self.settings.privacy.as_schedule()
-        left: FloatArray = np.maximum(0.0, schedule.budget - schedule.spent(self.picks()))
+        privacy = self.settings.privacy
+        schedule, mechanism = privacy.as_schedule(), privacy.as_mechanism()
+        counts, which = np.unique(self.picks(), return_inverse=True)
+        spent = [leaked(mechanism, schedule.budget, float(part))[0] for part in schedule.spent(counts)]
+        left: FloatArray = np.maximum(0.0, schedule.budget - np.array(spent))[which]
         return left
 
     def _per_client(self, name: str) -> FloatArray | None:

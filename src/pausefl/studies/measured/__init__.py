@@ -7,9 +7,12 @@ from pausefl.studies.measured.budgets import Budgets
 from pausefl.studies.measured.complexity import Complexity
 from pausefl.studies.measured.g_function import GFunction
 from pausefl.studies.measured.regret import Regret
+from pausefl.studies.measured.units import Units
 from pausefl.studies.study import Measurement
 
-KINDS: dict[str, type[Measurement]] = {kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing, Budgets)}
-"""The registry: add a new measurement to this line."""
+KINDS: dict[str, type[Measurement]] = {
+    kind.kind: kind for kind in (GFunction, Complexity, Regret, Annealing, Budgets, Units)
+}
+"""The registry: add a new measurement to it."""
 
-__all__ = ["KINDS", "Annealing", "Budgets", "Complexity", "GFunction", "Measurement", "Regret"]
+__all__ = ["KINDS", "Annealing", "Budgets", "Complexity", "GFunction", "Measurement", "Regret", "Units"]
