@@ -26,6 +26,8 @@ Features: TypeAlias = Callable[[Images], Matrix]
 _BLOCK = 500
 """Images at a time: their gradients stay in the cache."""
 _DIRECTIONS, _CELLS, _POWER = 8, 4, 0.4
+_COMMON = 0.7
+"""The share of a cell's mean that is taken off.  All of it is better for digits, but worse for clothes."""
 _TINY = 1e-4
 """Less contrast than this share of the full one is none."""
 
@@ -52,10 +54,11 @@ def hog(images: Images) -> Matrix:
 
 
 def hog_centred(images: Images) -> Matrix:
-    """Return ``hog`` less the mean of each cell over its directions, as long as before.
+    """Return ``hog`` less most of the mean of each cell over its directions, as long as before.
 
-    How dark a cell is then no longer counts, only where its edges point.  Most images are alike in the former, which
-    makes a gradient long and tells classes little: under heavy noise this is worth a point or two of accuracy.
+    How busy a cell is then counts less than where its edges point.  Most images are alike in the former, which makes
+    gradients long and tells classes little: under heavy noise this is worth two points of accuracy on MNIST, and none
+    on Fashion-MNIST.
 
     >>> hog_centred(np.zeros((2, 1, 28, 28), dtype=np.uint8)).shape
     (2, 128)
@@ -63,7 +66,7 @@ def hog_centred(images: Images) -> Matrix:
     rows = hog(images)
     edges = rows[:, : _DIRECTIONS * _CELLS**2].reshape(len(rows), _DIRECTIONS, -1)  # a view
     before = np.linalg.norm(rows, axis=1, keepdims=True)
-    edges -= edges.mean(axis=1, keepdims=True)
+    edges -= np.float32(_COMMON) * edges.mean(axis=1, keepdims=True)
     return cast(Matrix, rows * (before / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(_TINY))))
 
 

@@ -101,10 +101,11 @@ class Units(Measurement):
             for row in shown
         ]  # fmt: skip
         reading = (
-            "Each curve is one promise. To the left it is stronger: whoever sees all that a client ever sends can be at "
-            "most e^epsilon times surer about any one record than before. Left of 1 that is little; right of 10 it is "
-            "no protection. A promise about one record costs least accuracy. One about all data of a client protects "
-            "far more and needs many clients. One about single numbers of an update says next to nothing about a record."
+            "Each curve is one promise. To the left it is stronger: whoever sees all that a client ever sends can be "
+            "at most e^epsilon times surer about any one record than before. Left of 1 that is little; right of 10 it "
+            "is no protection. A promise about one record costs least accuracy. One about all data of a client "
+            "protects far more and needs many clients. One about single numbers of an update says next to nothing "
+            "about a record."
         )
         axes = Axes("epsilon that holds for one record, for life", "accuracy (%)", x_scale="log")
         lines = lines_by(points, "promise", "for_one_record", "accuracy")
