@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.measure import Figure, show
+from benchmarks.measure import Figure, medians, show
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.learners import learner_for
-from pausefl.learn.models import build_model
-from pausefl.learn.optimizer import LocalPlan
+from pausefl.learn.models import build_model, mlp, softmax
+from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.privacy import Geometric, Laplace
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import two_groups
+from pausefl.sim.learner import RecordNoise
 from pausefl.sim.network import Network
 
 ROUNDS = int(os.environ.get("PAUSEFL_BENCH_ROUNDS", "20"))
@@ -52,6 +54,7 @@ def main() -> bool:
             Figure("  seconds per round (the loop)", f"{fast:.3f} ({slow:.3f})", f"≤ {most}", fast <= most),
             Figure("  memory of all processes", f"{memory / 2**30:.2f} GiB", "< 3 GiB", memory < 3 * 2**30),
         ]
+    figures += _record_privacy()
     return show(f"Training (medians of {ROUNDS} rounds)", [*figures, *_selection_only()])
 
 
@@ -124,6 +127,46 @@ class _Loop:
                 for i in range(0, 10_000, 100)
             )
         return right / 100
+
+
+def _record_privacy() -> list[Figure]:
+    """What it costs to protect single records: rounds with and without, in turns; a round trains and scores."""
+    features, digits = (1, 1, 500), (1, 28, 28)
+    whole, small = LocalPlan(Optimizer("sgd"), batch=0), LocalPlan()
+    figures = []
+    for name, build, shape, images, clients, per_round, plan, most in (
+        ("softmax, K=30, m=5, 60,000 images, one step", softmax, features, 60_000, 30, 5, whole, 2.2),
+        ("mlp, K=30, m=5, 2,000 images", mlp, digits, 2000, 30, 5, small, 2.2),
+        ("mlp, K=300, m=15, 50,000 images", mlp, digits, 50_000, 300, 15, small, 2.2),
+        ("small convolutions, K=30, m=2, 6,000 images", _convolutions, digits, 6000, 30, 2, small, None),
+    ):
+        data = _random_data(shape, images, clients)
+        learner = learner_for(build(shape, 10), data, plan, seed=0, most=per_round)
+        model, members = learner.initial(), np.arange(per_round)
+        records = RecordNoise(1.0, np.ones(per_round))
+
+        def play(protected: RecordNoise | None, score: bool) -> None:
+            if score:
+                learner.train_and_score(model, members, 1, protected)[1].result()  # noqa: B023 - called at once
+            else:
+                learner.train(model, members, 1, protected)  # noqa: B023
+
+        jobs = [partial(play, protected, score) for score in (True, False) for protected in (None, records)]
+        plain, private, plain_training, private_training = medians(*jobs, repeats=ROUNDS)
+        learner.close()
+        wanted = () if most is None else (f"≤ {most} x", private <= most * plain)
+        figures += [
+            Figure(f"{name}: a round that protects records, to one that does not", f"{private / plain:.2f} x", *wanted),
+            Figure("  its training alone", f"{private_training / plain_training:.2f} x"),
+        ]
+    return figures
+
+
+def _convolutions(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 25, 32), nn.ReLU(), nn.Linear(32, classes),
+    )  # fmt: skip
 
 
 def _selection_only() -> list[Figure]:
