@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import require
 from pausefl.learn.client_data import ClientData
 from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.record_clipping import clipped_sums, squared_norms
-from pausefl.learn.record_noise import BatchNoise, ClientNoise
+from pausefl.learn.record_noise import BatchNoise, ClientNoise, client_noises
 from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
@@ -64,7 +63,7 @@ class DenseLearner:
 
     def train(self, model: Vector, members: IntArray, number: int, records: RecordNoise | None = None) -> Vector:
         """Return one row per member: what local training added."""
-        protections = _protections(members, records)
+        protections = client_noises(members, records)
         examples = [len(self._data.parts[k]) for k in members.tolist()]
         order = np.argsort([-self._plan.steps(n) for n in examples], kind="stable")
         rows = torch.from_numpy(members[order]).to(self._device)
@@ -137,23 +136,14 @@ class DenseLearner:
             return None
         if self._squares is None:
             self._squares = squared_norms(self._train)
-        squares, counts = self._squares[index], (weight > 0.0).sum(dim=2).tolist()
+        clip, squares, counts = protected[0].clip, self._squares[index], (weight > 0.0).sum(dim=2).tolist()
         noises = [BatchNoise(p, self._seed, number, k) for p, k in zip(protected, members.tolist(), strict=True)]
 
         def write(
             step: int, parameters: torch.Tensor, images: torch.Tensor, labels: torch.Tensor, out: torch.Tensor
         ) -> None:
-            live = len(out)
-            clipped_sums(
-                self._shape,
-                parameters,
-                images,
-                squares[:live, step],
-                labels,
-                weight[:live, step],
-                protected[0].clip,
-                out,
-            )
+            now = slice(len(out)), step
+            clipped_sums(self._shape, parameters, images, squares[now], labels, weight[now], clip, out)
             for row, mean in enumerate(out):
                 noises[row].add(mean, counts[row][step])
 
@@ -229,7 +219,7 @@ class ModuleLearner:
         return self._scores(self._workers.run(self._scoring()))
 
     def _training(self, members: IntArray, number: int, records: RecordNoise | None) -> list[Job]:
-        protections = _protections(members, records)
+        protections = client_noises(members, records)
         # The longest first: the processes end at about the same time.
         order = np.argsort([-self._plan.steps(len(self._data.parts[k])) for k in members.tolist()], kind="stable")
         return [Job("train", place, int(members[place]), number, protections[place]) for place in order.tolist()]
@@ -261,12 +251,3 @@ class ModuleLearner:
     def close(self) -> None:
         """End the worker processes."""
         self._workers.close()
-
-
-def _protections(members: IntArray, records: RecordNoise | None) -> list[ClientNoise | None]:
-    """Return how each member trains, in their order; None where its records are not protected."""
-    if records is None:
-        return [None] * len(members)
-    given, wanted = len(records.deviations), len(members)
-    require(given == wanted, "deviations", f"{given} numbers", f"one per member, {wanted}", "give each its own")
-    return [ClientNoise(records.clip, deviation) for deviation in records.deviations.tolist()]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pausefl.errors import require
 from pausefl.learn.torch_import import torch
 from pausefl.rng import stream
+from pausefl.sim.learner import RecordNoise
+from pausefl.types import IntArray
 
 
 class ClientNoise(NamedTuple):
@@ -13,6 +16,15 @@ class ClientNoise(NamedTuple):
 
     clip: float
     deviation: float
+
+
+def client_noises(members: IntArray, records: RecordNoise | None) -> list[ClientNoise | None]:
+    """Return how each member trains, in their order; None where its records are not protected."""
+    if records is None:
+        return [None] * len(members)
+    given, wanted = len(records.deviations), len(members)
+    require(given == wanted, "deviations", f"{given} numbers", f"one per member, {wanted}", "give each its own")
+    return [ClientNoise(records.clip, deviation) for deviation in records.deviations.tolist()]
 
 
 class BatchNoise:
