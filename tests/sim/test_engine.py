@@ -3,6 +3,7 @@
 import math
 from concurrent.futures import Future
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, Mechanism, Schedule
 from pausefl.privacy.aggregation import Aggregation
+from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.selection import Fastest
 from pausefl.selector import Selector
 from pausefl.sim.engine import Simulation
 from pausefl.sim.latency import Quantile, Trace, two_groups
-from pausefl.sim.learner import Scores
+from pausefl.sim.learner import RecordNoise, Scores
 from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
 
 
@@ -357,3 +359,65 @@ def test_a_mechanism_that_does_not_state_its_noise_is_aggregated_plainly() -> No
     stated, unstated = Laplace(unit="coordinate", width=1.0), Quiet(unit="coordinate", width=1.0)
     assert end(unstated, "matched") == end(unstated, "plain") == end(stated, "plain")
     assert end(stated, "matched") != end(stated, "plain")
+
+
+class Protecting(Counting):
+    """A learner that notes how it was told to protect single records, and makes two passes in four steps."""
+
+    passes = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[RecordNoise] = []
+
+    def steps(self, client: int) -> int:
+        return 4
+
+    def train(self, model: np.ndarray, members: np.ndarray, number: int, records: object = None) -> np.ndarray:
+        assert isinstance(records, RecordNoise)
+        self.told.append(records)
+        return super().train(model, members, number)
+
+    def train_and_score(
+        self, model: np.ndarray, members: np.ndarray, number: int, records: object = None
+    ) -> tuple[np.ndarray, Future]:
+        scores: Future = Future()
+        scores.set_result(self.evaluate(model))
+        return self.train(model, members, number, records), scores
+
+
+def test_records_are_noised_by_what_their_release_costs_and_never_beyond_the_budget() -> None:
+    mechanism, schedule = Gaussian(l2=0.5, delta=1e-5, unit="record"), FixedHorizon(1.0, 3)
+    learner = Protecting()
+    sim = simulation(learner=learner, mechanism=mechanism, schedule=schedule, sizes=np.full(6, 100.0))
+    records = list(sim.play(12))
+    worth = zcdp_within(1.0, 1e-5)
+    alone = zcdp_epsilon(worth / 3.0, 1e-5)
+    assert len(learner.told) == 9  # six clients, three releases each, two per round; then nobody has anything left
+    for told in learner.told:
+        assert told.clip == 0.5
+        np.testing.assert_allclose(told.deviations, mechanism.sigma(alone, passes=2), rtol=1e-6)
+    # Two passes at this noise are worth the rho of one release.
+    assert 2 * (2.0 * 0.5 / learner.told[0].deviations[0]) ** 2 / 2.0 == pytest.approx(worth / 3.0, rel=1e-6)
+    spent = [record["max_leakage"] for record in records]
+    assert spent[0] == pytest.approx(alone, rel=1e-6) and spent[-1] == pytest.approx(1.0, rel=1e-6)
+    assert max(spent) <= 1.0
+    assert {record["max_delta"] for record in records} == {1e-5}
+    assert "per record, any one record replaced" in sim.guarantee() and "delta = 1e-05 for life" in sim.guarantee()
+
+
+def test_the_level_of_noised_records_counts_steps_and_passes() -> None:
+    """100 examples in two passes and four steps: batches of 50, whose noise adds up in square and gradients in length."""
+    seen: list[Any] = []
+    mechanism = Gaussian(l2=0.5, delta=1e-5, unit="record")
+    learner = Protecting()
+    sim = simulation(
+        learner=learner, mechanism=mechanism, schedule=FixedHorizon(1.0, 3), sizes=np.full(6, 100.0),
+        aggregation=Aggregation("matched", 1.0, 0.9),
+    )  # fmt: skip
+    weigh = sim._aggregator.weigh
+    sim._aggregator.weigh = lambda plain, levels: (seen.append(levels), weigh(plain, levels))[1]  # type: ignore[method-assign]
+    sim.step()
+    for level in seen[0]:
+        assert level.noise == pytest.approx(4 * 3 * (learner.told[0].deviations[0] / 50.0) ** 2)
+        assert level.signal == pytest.approx((4 * 0.5) ** 2)

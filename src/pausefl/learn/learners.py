@@ -56,6 +56,10 @@ class DenseLearner:
         """How often a record can take part in the training of one round."""
         return self._plan.passes
 
+    def steps(self, client: int) -> int:
+        """Return how many local steps a client makes in a round."""
+        return self._plan.steps(len(self._data.parts[client]))
+
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""
         start: Vector = flat_parameters(self._net).cpu().numpy()
@@ -189,6 +193,10 @@ class ModuleLearner:
     def passes(self) -> int:
         """How often a record can take part in the training of one round."""
         return self._plan.passes
+
+    def steps(self, client: int) -> int:
+        """Return how many local steps a client makes in a round."""
+        return self._plan.steps(len(self._data.parts[client]))
 
     def initial(self) -> Vector:
         """Return the network's fresh parameters."""

@@ -212,11 +212,12 @@ class Simulation:
         if mechanism is not None:
             for place in np.flatnonzero(sent).tolist():
                 client, alone = int(members[place]), paid[place].alone
-                if records is None:  # noise on records was added where they were trained on
-                    noise = SimulatedNoise(stream(self._seed, "noise", number, client))
-                    updates[place] = np.asarray(mechanism.release(updates[place], alone, noise).update)
-                examples = int(self.selector.cohort.sizes[client])
-                levels[place] = mechanism.noise_level(updates.shape[1], alone, examples)
+                if records is not None:  # noise was added where the records were trained on
+                    levels[place] = self._record_level(client, float(records.deviations[place]), updates.shape[1])
+                    continue
+                noise = SimulatedNoise(stream(self._seed, "noise", number, client))
+                updates[place] = np.asarray(mechanism.release(updates[place], alone, noise).update)
+                levels[place] = mechanism.noise_level(updates.shape[1], alone)
         if sent.any():
             plain = _weights(chosen, self.selector.cohort.sizes[members], places)[sent]
             weights, step = self._aggregator.weigh(plain, [levels[place] for place in np.flatnonzero(sent)])
@@ -253,6 +254,13 @@ class Simulation:
             return None
         deviations = np.array([mechanism.sigma(price.alone, learner.passes) for price in prices])
         return RecordNoise(mechanism.l2, deviations)
+
+    def _record_level(self, client: int, deviation: float, dimension: int) -> NoiseLevel:
+        """Return how loud the sum of a client's noised gradients is, in units of the clip and per unit of step."""
+        learner, mechanism = cast(Learner, self._learner), cast(Gaussian, self._mechanism)
+        steps, examples = learner.steps(client), float(self.selector.cohort.sizes[client])
+        batch = examples * learner.passes / steps
+        return NoiseLevel(steps * dimension * (deviation / batch) ** 2, (steps * mechanism.l2) ** 2)
 
     def _leakage(self) -> dict[str, Any]:
         picks = self.selector.cohort.picks

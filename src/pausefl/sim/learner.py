@@ -54,6 +54,10 @@ class Learner(Protocol):
         """How often a record can take part in the training of one round."""
         ...
 
+    def steps(self, client: int) -> int:
+        """Return how many local steps a client makes in a round; this follows from its number of examples alone."""
+        ...
+
     def initial(self) -> Vector:
         """Return a fresh model, flat."""
         ...
