@@ -1,8 +1,8 @@
 """Kill reserving, releasing processes at random instants and look at what is left; run by test_sqlite_ledger.py.
 
-One warm process forks fresh victims each time, one or two, so that 200 kills fall into the work and not into the imports.  A
-victim tells of each release through a pipe.  It is killed after a number of releases that were seen, and a random part
-of the time that the last one took, so that a slow machine is hit at the same places as a fast one.
+One warm process forks fresh victims each time, one or two, so that 200 kills fall into the work and not into the
+imports.  A victim tells of each release through a pipe.  It is killed after a number of releases that were seen, and a
+random part of the time that the last one took, so that a slow machine is hit at the same places as a fast one.
 """
 
 from __future__ import annotations

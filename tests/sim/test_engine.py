@@ -407,7 +407,7 @@ def test_records_are_noised_by_what_their_release_costs_and_never_beyond_the_bud
 
 
 def test_the_level_of_noised_records_counts_steps_and_passes() -> None:
-    """100 examples in two passes and four steps: batches of 50, whose noise adds up in square and gradients in length."""
+    """100 examples, two passes, four steps: batches of 50; their noise adds up in square, their gradients in length."""
     seen: list[Any] = []
     mechanism = Gaussian(l2=0.5, delta=1e-5, unit="record")
     learner = Protecting()
