@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from numbers import Real
+
+_SHOWN = 200
+_FEW = 100
 
 
 class PauseError(Exception):
@@ -93,4 +97,20 @@ def is_finite(value: object) -> bool:
 def require(condition: bool, name: str, value: object, bound: str, remedy: str) -> None:
     """Raise :class:`InvalidValueError` with the house's one-line message unless ``condition`` holds."""
     if not condition:
-        raise InvalidValueError(f"{name} is {value!r}, but must be {bound}; {remedy}")
+        raise InvalidValueError(f"{name} is {shown(value)}, but must be {bound}; {remedy}")
+
+
+def shown(value: object) -> str:
+    """Return a value as a message may print it: its repr on one line, and not more than the start of a long one.
+
+    >>> shown("a"), len(shown({client: 0.5 for client in range(100_000)})) <= 200
+    ("'a'", True)
+    """
+    if isinstance(value, (str, bytes)):
+        text = repr(value[:_SHOWN])
+    elif isinstance(value, (dict, list, tuple, set, frozenset)) and len(value) > _FEW:
+        text = reprlib.repr(value)  # the whole repr of a million clients takes seconds
+    else:
+        text = repr(value)
+    line = " ".join(text.split()) if "\n" in text else text
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
