@@ -7,7 +7,7 @@ from pausefl.errors import InvalidValueError, NotEnoughClientsError
 from pausefl.selection import Objective, solve_brute, solve_exact
 from pausefl.selection import exact as exact_module
 from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered
-from pausefl.selection.objective import tickets_from
+from pausefl.selection.objective import no_tickets, tickets_from
 
 
 def instance(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np.ndarray, int, dict]:
@@ -87,6 +87,23 @@ def test_pruning_changes_nothing(clustered: bool, weight: float, tied: bool) -> 
     reference = objective.solution(exact_module._fill(objective, eligible, tickets_from(None)))
     assert len(exact_module._survivors(objective)) < 0.6 * count
     assert found.value == pytest.approx(reference.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("taken", [0.0, 0.02, 0.2, 0.6])
+@pytest.mark.parametrize("grades", [None, 5])
+def test_pruning_changes_nothing_where_the_fastest_have_poor_scores(taken: float, grades: int | None) -> None:
+    """As after rounds that took the good ones: those left in front are outrun by nobody, and outrun nobody."""
+    rng = np.random.default_rng(3)
+    count, m = 20_000, 40
+    ucb, score = rng.random(count), rng.random(count)
+    score = score if grades is None else np.floor(score * grades) / grades
+    score[(ucb > 1.0 - taken) & (score > 0.3)] -= 0.5
+    for weight in (1.0, 0.01):
+        everybody = Objective(ucb, weight * score, m)
+        threshold = exact_module._best_threshold(everybody, np.arange(count))
+        eligible = np.flatnonzero(ucb >= threshold)
+        wanted = exact_module._fill(everybody, eligible, no_tickets)
+        assert sorted(exact_module.exact(everybody, no_tickets)) == sorted(wanted)
 
 
 def test_unobserved_clients_come_first_and_ties_are_broken_uniformly() -> None:

@@ -70,29 +70,61 @@ def _survivors(objective: Objective) -> IntArray:
     """Return the clients that can belong to the optimum, or stand at its threshold."""
     m, count = objective.m, len(objective.ucb)
     kept = _not_outrun(objective, slice(None))
-    while len(kept) < 0.8 * count:
-        count = len(kept)
-        kept = _not_outrun(objective, kept)
+    if objective.clusters is None or not objective.clustered:
+        kept = _thinned(objective, kept) if len(kept) < 0.8 * count else kept
+    else:
+        while len(kept) < 0.8 * count:
+            count = len(kept)
+            kept = _not_outrun(objective, kept)
     ucb: FloatArray = objective.ucb[kept]
     by_marginal = np.argpartition(_marginals(objective, kept), len(kept) - m)
     floor = float(ucb[by_marginal[len(kept) - m :]].min())
     return kept[ucb >= floor]
 
 
+def _thinned(objective: Objective, subset: IntArray) -> IntArray:
+    """Drop the same, cut after cut: whoever is slower than a cut competes with all that are faster than it.
+
+    For scores without clusters, where the m best so far are all that is to be remembered.
+    """
+    ucb, score, m = objective.ucb[subset], objective.score[subset], objective.m
+    sample = np.sort(ucb[:: max(1, len(ucb) // _SAMPLE)])
+    place = (math.isqrt(m * len(ucb)) + m) * len(sample) // len(ucb) + 1
+    kept: list[IntArray] = []
+    rest, best = np.arange(len(ucb)), np.empty(0)
+    while place < len(sample):
+        ahead = ucb[rest] >= sample[len(sample) - place]
+        kept.append(rest[ahead])
+        rest = rest[~ahead]
+        best = np.concatenate([best, score[kept[-1]]])
+        if len(best) >= m:
+            best = np.partition(best, len(best) - m)[len(best) - m :]
+            rest = rest[score[rest] > best[0]]
+        place *= 2
+    survivors: IntArray = subset[np.concatenate([*kept, rest])]
+    return survivors
+
+
 def _not_outrun(objective: Objective, subset: IntArray | slice) -> IntArray:
     """Drop from the subset who has m better clients among those that are faster."""
     ucb, score, m = objective.ucb[subset], objective.score[subset], objective.m
     # Where to cut is a matter of speed only, so a sample will do.
-    sample = ucb[:: max(1, len(ucb) // _SAMPLE)]
-    wanted = (math.isqrt(m * len(ucb)) + m) * len(sample) // len(ucb) + 1
-    if wanted >= len(sample):
-        return _named(subset, np.arange(len(ucb)))
-    limit = np.partition(sample, len(sample) - wanted)[len(sample) - wanted]
-    front = np.flatnonzero(ucb >= limit)
-    if len(front) < m:
-        return _named(subset, np.arange(len(ucb)))
-    ahead = _marginals(objective, _named(subset, front))
-    theta = np.partition(ahead, len(ahead) - m)[len(ahead) - m]
+    step = max(1, len(ucb) // _SAMPLE)
+    fast, good = ucb[::step], score[::step]
+    wanted = (math.isqrt(m * len(ucb)) + m) * len(fast) // len(ucb) + 1
+    for further in (True, True, False):
+        if wanted >= len(fast):
+            return _named(subset, np.arange(len(ucb)))
+        limit = np.partition(fast, len(fast) - wanted)[len(fast) - wanted]
+        front = np.flatnonzero(ucb >= limit)
+        if len(front) < m:
+            return _named(subset, np.arange(len(ucb)))
+        ahead = _marginals(objective, _named(subset, front))
+        theta = np.partition(ahead, len(ahead) - m)[len(ahead) - m]
+        # Rounds that took the good ones among the fastest leave the others in front; then the cut moves back.
+        if not further or np.count_nonzero((good > theta) & (fast < limit)) <= 4 * wanted or 2 * wanted >= len(fast):
+            break
+        wanted *= 2
     behind = np.flatnonzero((score > theta) & (ucb < limit))
     return _named(subset, np.concatenate([front, behind]))
 
