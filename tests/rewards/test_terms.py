@@ -5,6 +5,8 @@ import pytest
 
 from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.rewards import LabelDiversity, Reward, budget_left, collisions, underuse, upper_confidence
+from pausefl.rewards.budgets import Budgets
+from pausefl.rewards.schedule_table import ScheduleTable
 from pausefl.selector.cohort import Cohort
 
 
@@ -58,7 +60,8 @@ def test_diversity_prefers_complements() -> None:
 def test_a_round_is_decided_from_the_round_before() -> None:
     cohort = Cohort(np.array([1.0, 3.0]))
     cohort.observe(np.array([0]), np.array([0.1]), floor=0.05)
-    reward = Reward(alpha=100.0, beta=2.0, gamma=5.0, zeta=1.0, rho=0.0, schedule=Geometric(40.0, 0.04), tau_min=0.05)
+    budgets = Budgets(ScheduleTable((Geometric(40.0, 0.04),)))
+    reward = Reward(alpha=100.0, beta=2.0, gamma=5.0, zeta=1.0, rho=0.0, budgets=budgets, tau_min=0.05)
     speed = reward.mean_speed(cohort.rate, cohort.fastest_seen)
     terms = reward.terms(speed, cohort.shares, cohort.picks, cohort.releases, cohort.timings, rounds=1, m=1)
     assert terms.ucb.tolist() == pytest.approx([0.5, math.inf])

@@ -144,6 +144,21 @@ def reported(releases: dict[str, int]) -> tuple[int, float]:
     return int(sel.cohort.releases[0]), sel.spent()[0]
 
 
+def told(**words: Any) -> tuple[list[float], list[float], set[Any]]:
+    """What each client has left, how loud it will be, and who is a candidate, after its own word."""
+    sel = selector(policy="all")
+    sel.report(**words)
+    return sel.problem().terms().privacy.tolist(), sel.cohort.noise.tolist(), set(sel.select().members)
+
+
+def newcomers(schedules: dict[str, Any]) -> list[float]:
+    """What newcomers have left after a release, by their schedules."""
+    sel = selector(schedule=Geometric(40.0, 0.04))
+    sel.join({"g": 1.0, "h": 1.0}, schedules=schedules)
+    sel.report(dict.fromkeys("agh", 1))
+    return sel.problem().terms().privacy[[0, 6, 7]].tolist()
+
+
 def joined(sizes: dict[str, float], clusters: dict[str, int] | None) -> Any:
     """Everybody and their sizes; and of those that are new, who is in another cluster than everybody before."""
     sel = selector() if clusters is None else selector(clusters=dict.fromkeys("abcdef", 0), rho=0.5)
@@ -371,6 +386,10 @@ PARAMETERS = (
     Parameter(Selector, "schedule", tuple(kind(*given) for kind, given in schedules.items()),
               lambda v: played(schedule=v, per_round=6),
               lambda v, seen: seen[3][1]["privacy"] == pytest.approx(5.0 * (1 - v.spent(3) / 40.0))),
+    Parameter(Selector, "schedule", tuple({c: FixedHorizon(8.0, 2 if c in few else 4) for c in "abcdef"}
+                                          for few in ("", "ab", "abc")),
+              lambda v: [len(m) for m in members(played(4, schedule=v, policy="all"))],
+              lambda v, seen: seen[2:] == [sum(one.releases == 4 for one in v.values())] * 2),
     Parameter(Selector, "tau_min", (0.05, 0.02, None), lambda v: played(2, tau_min=v, per_round=6),
               lambda v, seen: seen[1][1]["speed"] == pytest.approx((0.1 if v is None else v) / 0.6)),
     Parameter(Selector, "clusters", tuple({c: n % k for n, c in enumerate("abcdef")} for k in (2, 3)),
@@ -399,10 +418,17 @@ PARAMETERS = (
               lambda v, seen: seen[0] == [] or seen[1:] == [v["a"] if isinstance(v, dict) else 0.1, 0, 0]),
     Parameter(Selector.report, "releases", ({}, {"a": 7}), lambda v: reported(v),
               lambda v, seen: seen[0] == v.get("a", 0)),
+    Parameter(Selector.report, "left", ({}, {"a": 0.5}, {"a": None, "b": 0.0}), lambda v: told(left=v),
+              lambda v, seen: seen[0] == [v.get(c) if v.get(c) is not None else 1.0 for c in "abcdef"]
+              and ("b" in seen[2]) is ("b" not in v)),
+    Parameter(Selector.report, "noise", ({}, {"a": 9.0}, {"f": 0.0}), lambda v: told(noise=v)[1],
+              lambda v, seen: {c: x for c, x in zip("abcdef", seen, strict=True) if x == x} == v),
     Parameter(Selector.join, "sizes", ({"g": 5.0}, {"h": 9.0}), lambda v: joined(v, None),
               lambda v, seen: dict(zip(seen[0], seen[1], strict=True)).items() >= v.items()),
     Parameter(Selector.join, "clusters", ({"g": 0, "h": 1}, {"g": 1, "h": 0}),
               lambda v: joined({"g": 9.0, "h": 9.0}, v), lambda v, seen: seen[2] == [v["g"] != 0, v["h"] != 0]),
+    Parameter(Selector.join, "schedules", ({}, {"g": FixedHorizon(8.0, 4)}, {"h": FixedHorizon(8.0, 2)}), newcomers,
+              lambda v, seen: seen == pytest.approx([1 - v.get(c, Geometric(8, 0.04)).epsilon(1) / 8 for c in "agh"])),
     Parameter(Selector.leave, "ids", (["a"], ["b", "c"]), lambda v: left(v), lambda v, seen: not set(v) & set(seen)),
     Parameter(Selector.save, "path", ("one", "two"), lambda v: in_folder(lambda f: saved(f, v)),
               lambda v, seen: seen == [v]),

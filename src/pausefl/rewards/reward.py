@@ -1,7 +1,7 @@
 """The whole reward of a round, as numbers per client: speed bound, generalization, privacy, and their weighted score.
 
 Reference: PAUSE, eq. (reward func) with the averages of eq. (specialCase) and the cluster penalty of eq. (GenLoss);
-eq. (ucb definition), eq. (generalization reward), after Ben Ami et al. (2023), and eq. (privacy reward function).
+eq. (ucb definition), and eq. (generalization reward), after Ben Ami et al. (2023).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, is_finite, require
+from pausefl.errors import is_finite, require
+from pausefl.rewards.budgets import Budgets
 from pausefl.types import BudgetSchedule, FloatArray, IntArray, Seconds
 
 
@@ -50,19 +51,6 @@ def underuse(shares: FloatArray, picks: IntArray, rounds: int, m: int, beta: flo
     return np.sign(gap) * np.abs(gap) ** beta
 
 
-def budget_left(schedule: BudgetSchedule, releases: IntArray) -> FloatArray:
-    """Return p_k = 1 - spent/budget, which is 1 for a client that released nothing.
-
-    >>> from pausefl.privacy import Geometric
-    >>> budget_left(Geometric(budget=40.0, decay=0.04), np.array([0, 50])).round(4).tolist()
-    [1.0, 0.1353]
-    """
-    most = int(releases.max())
-    if most < len(releases):  # few distinct counts: one table instead of K evaluations
-        return (1.0 - schedule.spent(np.arange(most + 1)) / schedule.budget)[releases]
-    return 1.0 - schedule.spent(releases) / schedule.budget
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """Per client: what it would bring to a set.  ``score`` is (alpha·g + gamma·p)/m, so a set's scores simply add."""
@@ -82,7 +70,7 @@ class Reward:
     gamma: float
     zeta: float
     rho: float
-    schedule: BudgetSchedule
+    budgets: Budgets
     tau_min: Seconds | None
 
     def __post_init__(self) -> None:
@@ -100,10 +88,10 @@ class Reward:
             "None takes the smallest latency seen so far",
         )
 
-        if not all(hasattr(self.schedule, name) for name in ("budget", "limit", "spent")):
-            raise InvalidValueError(
-                f"schedule is {self.schedule!r}, but must be a schedule; pass e.g. Geometric(budget=40.0, decay=0.04)"
-            )
+    @property
+    def schedule(self) -> BudgetSchedule:
+        """The schedule of all clients; where they have several this is an error."""
+        return self.budgets.schedule
 
     @property
     def collision(self) -> float:
@@ -131,7 +119,7 @@ class Reward:
         often it was timed.
         """
         generalization = underuse(shares, picks, rounds, m, self.beta)
-        privacy = budget_left(self.schedule, releases)
+        privacy = self.budgets.left(releases)
         return Terms(
             ucb=upper_confidence(speed, timings, rounds, m, self.zeta),
             generalization=generalization,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pausefl.errors import UnknownClientError, is_finite, require
+from pausefl.errors import UnknownClientError, is_finite, require, shown
 from pausefl.types import ClientId, IntArray
 
 
@@ -51,7 +51,9 @@ class LabelDiversity:
         """Return the weighted, scaled entropy of these clients' labels taken together."""
         missing = next((i for i in members if i not in self.histograms), None)
         if missing is not None:
-            raise UnknownClientError(f"client id is {missing!r}, but must have a histogram; add it to LabelDiversity")
+            raise UnknownClientError(
+                f"client id is {shown(missing)}, but must have a histogram; add it to LabelDiversity"
+            )
         pooled = np.array([self.histograms[i] for i in members], dtype=np.float64).sum(axis=0)
         part = pooled[pooled > 0] / pooled.sum()
         return self.weight * float(-(part * np.log(part)).sum() / math.log(len(pooled))) + 0.0

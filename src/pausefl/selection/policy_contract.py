@@ -31,9 +31,9 @@ class Candidates:
     """What a policy sees of a round: the clients it may choose from, as numpy columns of length ``len(candidates)``.
 
     Candidates are the clients that are there and have budget left.  The columns are ``ucb``, ``score``, ``mean_speed``,
-    ``speed_bonus``, ``budget_left``, ``picks``, ``releases`` and ``sizes``.  They are read-only.  They are worked out
-    when a policy first asks for them.  They are those of this round, so copy what you want to keep.  ``available`` is
-    a mask over all clients.  ``objective`` is what PAUSE maximises; a policy need not look at it.
+    ``speed_bonus``, ``budget_left``, ``picks``, ``releases``, ``noise_level`` and ``sizes``.  They are read-only.  They
+    are worked out when a policy first asks for them.  They are those of this round, so copy what you want to keep.
+    ``available`` is a mask over all clients.  ``objective`` is what PAUSE maximises; a policy need not look at it.
 
     Attributes:
         round_number: The number of the round to decide, from 1.
@@ -88,7 +88,7 @@ class Candidates:
 
     @cached_property
     def budget_left(self) -> FloatArray:
-        """Share of the privacy budget that is left, from 1 (nothing released) to 0."""
+        """Share of the privacy budget that is left, from 1 (nothing released) to 0; its own word, where it gave one."""
         return self._column("budget_left")
 
     @cached_property
@@ -100,6 +100,11 @@ class Candidates:
     def releases(self) -> IntArray:
         """How many noised updates the client has released; its own count, where it reports one."""
         return self._column("releases")
+
+    @cached_property
+    def noise_level(self) -> FloatArray:
+        """How loud the client says its next release will be: the squared L2 norm of the noise; NaN if unknown."""
+        return self._column("noise_level")
 
     @cached_property
     def sizes(self) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require
+from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require, shown
 from pausefl.selection import Candidates, Policy, Solution
 from pausefl.selector.cohort import Cohort
 from pausefl.system.import_path import defined_at, reason
@@ -24,7 +24,7 @@ def checked_policy(policy: object) -> Policy:
     """Return the policy, if it is one with a name and a size."""
     if not isinstance(policy, Policy):
         raise InvalidValueError(
-            f"policy is {policy!r}, but must be a name or a Policy; subclass pausefl.selection.Policy"
+            f"policy is {shown(policy)}, but must be a name or a Policy; subclass pausefl.selection.Policy"
         )
     kind = type(policy)
     if not isinstance(getattr(policy, "name", None), str):
@@ -76,8 +76,8 @@ def state_of(policy: Policy) -> dict[str, npt.NDArray[Any]]:
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise InvalidValueError(
-                f"policy {policy.name!r} returned {name!r} = {_short(array)}, but must return arrays of numbers or "
-                f"text; {_mend(policy, 'state')}"
+                f"policy {policy.name!r} returned {shown(name)} = {_short(array)}, but must return arrays of numbers "
+                f"or text; {_mend(policy, 'state')}"
             )
     return arrays
 
@@ -110,9 +110,9 @@ def _checked_positions(policy: Policy, positions: object, candidates: Candidates
     whole = members.ndim == 1 and members.dtype.kind in "iu"
     inside = whole and len(members) > 0 and members.min() >= 0 and members.max() < count
     if not inside or not low <= len(members) <= high or len(np.unique(members)) < len(members):
-        shown = members[:20].tolist() if whole else f"a {type(positions).__name__} ({_short(positions)})"
+        answer = members[:20].tolist() if whole else f"a {type(positions).__name__} ({_short(positions)})"
         raise InvalidValueError(
-            f"policy {policy.name!r} returned {shown}, but must return an array or a list of {policy.size} distinct "
+            f"policy {policy.name!r} returned {answer}, but must return an array or a list of {policy.size} distinct "
             f"positions below {count}, with m = {m}; {_mend(policy, 'pick')}"
         )
     return members.astype(np.int64)
@@ -184,18 +184,17 @@ def _check_members(reported: Collection[ClientId], members: Collection[ClientId]
     for client in reported:
         if client not in invited:
             raise InvalidValueError(
-                f"client id is {client!r}, but must be one of the {len(invited)} selected in this round; report those"
+                f"client id is {shown(client)}, but must be one of the {len(invited)} selected in this round; report "
+                "those"
             )
 
 
 def _seconds(client: ClientId, value: Seconds | None) -> float:
     if value is None:
         return math.nan
-    require(
-        is_finite(value) and value >= 1e-9,
-        f"latency of client {client!r}",
-        value,
-        "a finite number of seconds above 0 (at least 1e-9)",
-        "report None for no answer",
-    )
+    if not is_finite(value) or value < 1e-9:
+        raise InvalidValueError(
+            f"latency of client {shown(client)} is {shown(value)}, but must be a finite number of seconds above 0 (at "
+            "least 1e-9); report None for no answer"
+        )
     return float(value)

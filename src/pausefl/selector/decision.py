@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, require
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, require, shown
 from pausefl.rewards import Reward, Terms, collisions, speed_bonus
 from pausefl.rng import stream, tickets
 from pausefl.selection import Candidates, Objective, Solution
@@ -67,8 +67,8 @@ class Problem:
 
     def solvent(self) -> BoolArray:
         """Return which clients are present and have budget left."""
-        present, limit = self.cohort.present, self.reward.schedule.limit
-        return present if limit is None else present & (self.cohort.releases < limit)
+        present, solvent = self.cohort.present, self.reward.budgets.solvent(self.cohort.releases)
+        return present if solvent is None else present & solvent
 
     def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int) -> IntArray:
         """Return the rows of the clients that are present, available and have budget left; at least ``need``."""
@@ -97,6 +97,7 @@ class Problem:
                 "budget_left": lambda: terms.privacy,
                 "picks": lambda: cohort.picks,
                 "releases": lambda: cohort.releases,
+                "noise_level": lambda: cohort.noise,
                 "sizes": lambda: cohort.sizes,
             },
             set_range=reward.set_range(self.per_round),
@@ -161,7 +162,7 @@ def cluster_column(clusters: Mapping[ClientId, int] | Sequence[int] | IntArray, 
     """Return the cluster of each of these clients."""
     if isinstance(clusters, Mapping):
         missing = next((i for i in ids if i not in clusters), None)
-        require(missing is None, "clusters", f"silent on client {missing!r}", "named for every client", "add it")
+        require(missing is None, "clusters", f"silent on client {shown(missing)}", "named for every client", "add it")
         clusters = [clusters[i] for i in ids]
     labels = np.asarray(clusters)
     found = labels.shape[0] if labels.ndim == 1 else repr(clusters)[:60]

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pausefl.errors import StateFileError
-from pausefl.privacy.schedule import describe_schedule, described_schedule
+from pausefl.errors import StateFileError, shown
 from pausefl.selection import POLICIES, Policy, policy_by_name
 from pausefl.selection.policy_contract import described
+from pausefl.selector.client_schedules import Schedules, first_difference, loaded_schedules
 from pausefl.selector.decision import Phi
-from pausefl.types import BudgetSchedule
 
 WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
 _SHOWN = 80
@@ -26,24 +25,6 @@ _REMEDIES = {
     "prior": "pass the prior of the state, and tell expect what is new",
 }
 _REMEDY = "pass the value of the state, or start anew without this state"
-
-
-def plain(value: Any) -> Any:
-    """Return a numpy number as a Python one, which JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def stored_schedule(schedule: BudgetSchedule) -> dict[str, Any]:
-    """Return one of our schedules as its kind and numbers; one of the user's own as what it spends."""
-    ours = describe_schedule(schedule)
-    if ours is not None:
-        return ours
-    limit = plain(schedule.limit)
-    counts = [2**k for k in range(13) if limit is None or 2**k <= limit] + ([] if limit is None else [limit])
-    # Nine digits: the last ones may differ between two machines.
-    spent = {str(n): float(f"{float(schedule.spent(np.array([n]))[0]):.9g}") for n in counts}
-    budget = float(f"{float(schedule.budget):.9g}")
-    return {"own": type(schedule).__name__, "budget": budget, "limit": limit, "spent": spent}
 
 
 def stored_phi(phi: Phi | None) -> str | None:
@@ -69,19 +50,22 @@ def check_same(
             shown = _from_difference(str(there), str(here))
             raise StateFileError(
                 f"the state is of another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "
-                f"{_REMEDIES.get(name, _REMEDY)}"
+                f"{_REMEDIES.get(name.partition(' of client')[0], _REMEDY)}"
             )
 
 
 def stored_arguments(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any],
-    policy: str | Policy | None, schedule: BudgetSchedule | None, phi: Phi | None,
+    policy: str | Policy | None, schedule: Schedules | None, phi: Phi | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the arguments with which the saved selector was made; those that are passed again come as they are."""
-    sizes = arrays["sizes"] if header["ids"] is None else dict(zip(header["ids"], arrays["sizes"], strict=True))
+    ids = range(len(arrays["sizes"])) if header["ids"] is None else header["ids"]
+    sizes = arrays["sizes"] if header["ids"] is None else dict(zip(ids, arrays["sizes"], strict=True))
+    if schedule is None:
+        schedule = loaded_schedules(path, header, arrays, ids)
     return {
         "sizes": sizes, "per_round": header["per_round"], "policy": policy or _policy(path, header), **header["reward"],
-        "schedule": schedule or _schedule(path, header["schedule"]), "clusters": arrays.get("clusters"), "phi": phi,
+        "schedule": schedule, "clusters": arrays.get("clusters"), "phi": phi,
         "prior": arrays.get("prior"), "seed": header["seed"],
     }  # fmt: skip
 
@@ -96,7 +80,12 @@ def _pairs(
         yield {"class": "policy's class", "settings": "policy"}.get(name, name), here[name], there[name]
     for name in WEIGHTS:
         yield name, here["reward"][name], there["reward"][name]
-    if there["schedule"] is not None or "own" not in here["schedule"]:  # older files keep None for the user's own
+    if "schedules" in here or "schedules" in there:
+        differs = first_difference(mine, stored)
+        if differs is not None:
+            row, one, other = differs
+            yield f"schedule of client {shown(row if here['ids'] is None else here['ids'][row])}", one, other
+    elif there["schedule"] is not None or "own" not in here["schedule"]:  # older files keep None for the user's own
         yield "schedule", here["schedule"], there["schedule"] or "one of your own"
     older = isinstance(there["phi"], bool)  # older files only say whether there is one
     yield "phi", here["phi"] is not None if older else here["phi"], there["phi"]
@@ -124,16 +113,12 @@ def _from_difference(one: str, other: str) -> tuple[str, str]:
     return before + one[start : start + _SHOWN], before + other[start : start + _SHOWN]
 
 
-def _schedule(path: str | os.PathLike[str], stored: Mapping[str, Any] | None) -> BudgetSchedule:
-    if stored is None or "own" in stored:
-        raise StateFileError(f"{path} was saved with a schedule of your own; pass it again as schedule=…")
-    return described_schedule(stored)
-
-
 def _policy(path: str | os.PathLike[str], header: dict[str, Any]) -> Policy:
     """Return the policy that was saved, if its name and default settings tell all there is to it."""
     name = header["policy"]
     default = policy_by_name(name) if name in POLICIES else None
     if default is None or type(default).__qualname__ != header["class"] or default.settings() != header["settings"]:
-        raise StateFileError(f"{path} was saved with a policy {name!r} of your own making; pass it again as policy=…")
+        raise StateFileError(
+            f"{path} was saved with a policy {shown(name)} of your own making; pass it again as policy=…"
+        )
     return default

@@ -12,14 +12,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, require
-from pausefl.privacy import Geometric
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, require, shown
 from pausefl.rewards import Reward
+from pausefl.rewards.budgets import Budgets
 from pausefl.selection import Policy, Solution, policy_by_name
-from pausefl.selector import checks
+from pausefl.selector import checks, reports
+from pausefl.selector.client_schedules import Schedules, joined, plain, schedule_table, stored_schedules
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.decision import Phi, Problem, Selection, cluster_column
-from pausefl.selector.saved_arguments import WEIGHTS, check_same, plain, stored_arguments, stored_phi, stored_schedule
+from pausefl.selector.saved_arguments import WEIGHTS, check_same, stored_arguments, stored_phi
 from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
@@ -35,6 +36,9 @@ class Selector:
     smallest possible latency (None: the smallest seen).  ``clusters`` names each client's cluster, and each collision
     within one costs alpha·``rho``; ``phi`` is a function of your own, of a set of ids, added to the reward.  ``prior``:
     seconds that are known of some clients before the first round, see ``expect``.
+
+    ``schedule`` is one for all clients, or a mapping that gives every client its own.  Equal ones are stored once: a
+    few different ones cost hardly more time than one.  Beyond about 1,000 different ones ``select`` gets slower.
 
     Picks are counted, and the estimate of what has leaked grows, when a round is observed; members that did not answer
     count too, since they may have released.  ``select`` may be asked again before: the round is decided once more, and
@@ -59,7 +63,7 @@ class Selector:
         beta: float = 2.0,
         gamma: float = 5.0,
         zeta: float = 1.0,
-        schedule: BudgetSchedule | None = None,
+        schedule: Schedules | None = None,
         tau_min: Seconds | None = None,
         clusters: Mapping[ClientId, int] | Sequence[int] | IntArray | None = None,
         rho: float = 0.0,
@@ -67,10 +71,12 @@ class Selector:
         prior: checks.Expected | None = None,
         seed: int = 0,
     ) -> None:
-        self._reward = Reward(alpha, beta, gamma, zeta, rho, schedule or Geometric(40.0, 0.04), tau_min)
+        self._cohort = Cohort(sizes)
+        budgets = Budgets(schedule_table(schedule, self._cohort.ids))
+        self._reward = Reward(alpha, beta, gamma, zeta, rho, budgets, tau_min)
         self._policy = checks.checked_policy(policy_by_name(policy) if isinstance(policy, str) else policy)
         if phi is not None and not callable(phi):
-            raise InvalidValueError(f"phi is {phi!r}, but must be a function of a set of client ids; pass one")
+            raise InvalidValueError(f"phi is {shown(phi)}, but must be a function of a set of client ids; pass one")
         self._phi = phi
         if phi is not None and not self._policy.any_reward:
             raise InvalidValueError(
@@ -78,7 +84,6 @@ class Selector:
             )
         self._seed = _whole(seed, "seed", 0)
         self._per_round = _whole(per_round, "per_round", 1)
-        self._cohort = Cohort(sizes)
         if self._per_round > len(self._cohort):
             raise NotEnoughClientsError(
                 f"per_round is {per_round}, but only {len(self._cohort)} clients joined; pick fewer or let more join"
@@ -125,8 +130,11 @@ class Selector:
         return self._reward
 
     def spent(self) -> FloatArray:
-        """Return the server's estimate of what each client has leaked, in order of arrival."""
-        return self._reward.schedule.spent(self._cohort.releases)
+        """Return the server's estimate of the epsilon each client has leaked, by its schedule, in order of arrival.
+
+        Of a client that has told what is left of its budget, it is the rest of the budget in its schedule.
+        """
+        return self._reward.budgets.spent(self._cohort.releases)
 
     def select(
         self, available: Iterable[ClientId] | BoolArray | None = None, *, allow_fewer: bool = False
@@ -175,26 +183,66 @@ class Selector:
         """
         self._cohort.expect(checks.expected_seconds(latencies, self._cohort), floor=self._reward.tau_min)
 
-    def report(self, releases: Mapping[ClientId, int]) -> None:
-        """Take over how many releases clients say they have made in all: they know best, also of earlier runs."""
-        counts = [_whole(count, f"releases of client {client!r}", 0) for client, count in releases.items()]
-        require(max(counts, default=0) < 2**53, "releases", max(counts, default=0), "below 2^53", "count from 0")
-        rows = self._cohort.rows(releases)
-        self._cohort.releases[rows] = counts
+    def report(
+        self,
+        releases: Mapping[ClientId, int] | None = None,
+        *,
+        left: Mapping[ClientId, float | None] | None = None,
+        noise: Mapping[ClientId, float | None] | None = None,
+    ) -> None:
+        """Take over what clients say of themselves: they know best, also of earlier runs.
 
-    def join(self, sizes: Mapping[ClientId, float], clusters: Mapping[ClientId, int] | None = None) -> None:
+        ``releases``: how many releases a client has made in all.  ``left``: the fraction of its budget that is left,
+        from 0 to 1.  It replaces the server's guess until the client is observed again.  From then on the guess goes
+        on from it in proportion: f after n releases becomes f·p(n')/p(n) after n', where p is what the client's
+        schedule would leave.  0 is a client without budget, which is no candidate.  More than 0 is one that may
+        release once more, whatever the limit of its schedule.  ``noise``: how loud its next release is, as the squared
+        L2 norm of the noise (``Mechanism.noise_level(…).noise``).  Policies see it as ``noise_level``; it is forgotten
+        when the client is observed.  None or NaN takes back what a client said; one that is left out keeps it.
+
+        Call it after ``observe``, with what the replies of that round say.
+
+        >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
+        >>> sel.report({"a": 9}, left={"b": 0.75, "c": 0.0})
+        >>> sel.select().members
+        ('b',)
+        >>> sel.problem().terms().privacy.round(2).tolist()
+        [0.7, 0.75, 0.0]
+        """
+        counted, counts = reports.reported_releases(releases)
+        tellers, fractions = reports.reported_left(left)
+        loud, levels = reports.reported_noise(noise)
+        rows, told, noisy = (self._cohort.rows(clients) for clients in (counted, tellers, loud))
+        budgets = self._reward.budgets
+        self._cohort.releases[rows] = counts
+        budgets.recount(rows, self._cohort.releases)
+        if len(told):
+            budgets.tell(told, fractions, releases=self._cohort.releases)
+        self._cohort.noise[noisy] = levels
+
+    def join(
+        self,
+        sizes: Mapping[ClientId, float],
+        clusters: Mapping[ClientId, int] | None = None,
+        schedules: Mapping[ClientId, BudgetSchedule] | None = None,
+    ) -> None:
         """Add clients, bring back some that left (their history is remembered), or update data sizes.
 
         They are candidates from the next ``select`` on; a round that is open stays open.  What is known of their
-        latencies goes to ``expect`` afterwards.
+        latencies goes to ``expect`` afterwards.  A newcomer that ``schedules`` does not name gets the schedule that all
+        others have; where they differ, it is refused.  The schedule of a client that is known cannot change.
         """
         known = len(self._cohort)
+        if not isinstance(sizes, Mapping):
+            raise InvalidValueError(f"sizes is {shown(sizes)}, but must be a mapping; pass e.g. {{'name': 120}}")
+        table = joined(self._reward.budgets.table, self._cohort, sizes, {} if schedules is None else schedules)
         column = None
         if self._clusters is not None:
             column = cluster_column(clusters or {}, list(sizes))
         elif clusters is not None:
             raise InvalidValueError("clusters are given, but this selector has none; pass clusters when it is made")
         self._cohort.join(sizes)
+        self._reward.budgets.table = table
         if self._clusters is not None and column is not None:
             grown = np.concatenate([self._clusters, np.zeros(len(self._cohort) - known, dtype=np.int64)])
             grown[self._cohort.rows(sizes)] = column
@@ -213,7 +261,7 @@ class Selector:
         cohort = self._cohort
         header = {
             "reward": {name: plain(getattr(self._reward, name)) for name in WEIGHTS},
-            "schedule": stored_schedule(self._reward.schedule),
+            **stored_schedules(self._reward.budgets.table),
             "policy": self._policy.name,
             "class": type(self._policy).__qualname__,
             "settings": checks.settings_of(self._policy),
@@ -225,6 +273,11 @@ class Selector:
             "phi": stored_phi(self._phi),
         }
         arrays: dict[str, Any] = {name: getattr(cohort, name) for name in _COLUMNS}
+        if not np.isnan(cohort.noise).all():
+            arrays["noise"] = cohort.noise
+        arrays |= self._reward.budgets.state()
+        if self._reward.budgets.table.column is not None:
+            arrays["schedule_of"] = self._reward.budgets.table.column
         if self._clusters is not None:
             arrays["clusters"] = self._clusters
         if not np.isnan(self._prior).all():
@@ -243,7 +296,7 @@ class Selector:
         path: str | os.PathLike[str],
         *,
         policy: str | Policy | None = None,
-        schedule: BudgetSchedule | None = None,
+        schedule: Schedules | None = None,
         phi: Phi | None = None,
     ) -> Self:
         """Continue from a saved state; policies, schedules and functions of your own must be passed again, the same."""
@@ -259,9 +312,10 @@ class Selector:
         """
         check_same(self.state(), (header, arrays), self._policy)
         self._cohort.restore(
-            {name: np.array(arrays[name]) for name in _COLUMNS if name in arrays},
+            {name: np.array(arrays[name]) for name in (*_COLUMNS, "noise") if name in arrays},
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
         )
+        self._reward.budgets.restore(arrays)
         self._rounds = header["rounds"]
         with checks.blaming(self._policy, "restore"):
             self._policy.restore(arrays_under("policy", arrays))

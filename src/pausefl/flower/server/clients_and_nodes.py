@@ -218,15 +218,16 @@ class AvailableClients:
         asked, and one that has not refuses by itself.
         """
         self._selector.report(told)
-        cohort, limit = self._selector.cohort, self._selector.reward.schedule.limit
-        if limit is None:
+        cohort, schedules = self._selector.cohort, self._selector.reward.budgets.table
+        within = schedules.within_limits(cohort.releases)
+        if within is None:
             return
         sure = [*told, *answered]
-        counts = cohort.releases[cohort.rows(sure)].tolist()
         exhausted = self._state.exhausted
-        exhausted |= {client for client, count in zip(sure, counts, strict=True) if count >= limit}
-        guessed = (cohort.ids[row] for row in np.flatnonzero((cohort.releases >= limit) & cohort.present).tolist())
-        self._selector.report({client: limit - 1 for client in guessed if client not in exhausted})
+        exhausted |= {client for client, fine in zip(sure, within[cohort.rows(sure)].tolist(), strict=True) if not fine}
+        rows = np.flatnonzero(~within & cohort.present)
+        guessed = zip((cohort.ids[row] for row in rows.tolist()), schedules.limits(rows).tolist(), strict=True)
+        self._selector.report({client: limit - 1 for client, limit in guessed if client not in exhausted})
 
     def doubt(self, clients: Iterable[ClientId]) -> None:
         """Let these say hello again before they are candidates."""
