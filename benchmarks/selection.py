@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from benchmarks.measure import Figure, medians, show
+from pausefl.privacy import FixedHorizon, Geometric, PowerLaw
 from pausefl.selection import anneal, solve_exact
 from pausefl.selection.annealing import Graph
 from pausefl.selector import Selector
+from pausefl.types import BudgetSchedule
 
 
 def main() -> bool:
-    return show("Selection", [*_million(), *_small(), *_annealing(), *_whole_round()])
+    return show("Selection", [*_million(), *_small(), *_annealing(), *_whole_round(), *_own_schedules()])
 
 
 def _million() -> list[Figure]:
@@ -113,3 +116,39 @@ def _whole_round() -> list[Figure]:
         Figure("  in ms", f"{1e3 * whole:.0f} ms"),
         Figure("  peak memory per client", f"{peak / count:.0f} bytes", "O(K)", peak < 400 * count),
     ]
+
+
+def _own_schedules() -> list[Figure]:
+    """A round of clients that have schedules of their own, against a round of clients that share one.
+
+    Budgets that differ leave the choice as it is, so that only the looking up is measured.  Schedules of different
+    kinds change the choice, and with it the work of the solver.
+    """
+    rng = np.random.default_rng(0)
+    count = 1_000_000
+    sizes, latency, numbers = rng.integers(50, 500, count), 0.05 + rng.random(count), rng.integers(0, 5, count).tolist()
+    again = [np.flatnonzero(rng.random(count) < part) for part in (1.0, 0.5, 0.2)]
+    kinds = (Geometric(40.0, 0.04), Geometric(8.0, 0.2), PowerLaw(10.0, 2.0), FixedHorizon(8.0, 4000),
+             FixedHorizon(4.0, 9000))  # fmt: skip
+    budgets = [Geometric(budget, 0.04) for budget in (40.0, 20.0, 10.0, 4.0, 1.0)]
+
+    def made(schedules: Sequence[BudgetSchedule]) -> Selector:
+        selector = Selector(sizes, 1000, tau_min=0.05, schedule={k: schedules[n] for k, n in enumerate(numbers)})
+        for some in again:  # everybody is known, and counts differ
+            selector.cohort.observe(some, latency[some], floor=0.05)
+        return selector
+
+    selectors = [made(each) for each in (kinds[:1] * 5, budgets, kinds, kinds)]
+    selectors[-1].report(left=dict(enumerate(rng.random(count).tolist())))
+    one, same, other, told = medians(*(partial(_one_round, each, latency) for each in selectors), repeats=21)
+    return [
+        Figure("select + observe, K=1,000,000, m=1,000: of 5 budgets / of one", f"{same / one:.2f}", "≤ 1.2",
+               same <= 1.2 * one),
+        Figure("  of 5 kinds of schedules / of one, which is another choice", f"{other / one:.2f}", "≤ 1.2",
+               other <= 1.2 * one),
+        Figure("  the same, where all clients have told what is left", f"{told / one:.2f}"),
+    ]  # fmt: skip
+
+
+def _one_round(selector: Selector, latency: np.ndarray) -> None:
+    selector.observe({k: float(latency[int(k)]) for k in selector.select()})
