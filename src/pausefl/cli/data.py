@@ -17,7 +17,10 @@ app.add_typer(data, name="data", rich_help_panel=TRAINING)
 
 @data.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10.", autocompletion=complete_data)],
+    name: Annotated[
+        str,
+        typer.Argument(help="mnist, fashion-mnist, cifar10, chem97 or chem97-schools.", autocompletion=complete_data),
+    ],
     data_dir: DataDir = None,
 ) -> None:
     """Fetch a data set, check it, and store it for later runs."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError, require
 from pausefl.learn.dataset_features import dataset_features
-from pausefl.learn.datasets import load_dataset, training_pool
-from pausefl.learn.partition import by_labels, by_sizes, iid
+from pausefl.learn.datasets import Dataset, Labels, Pixels, Rows, load_dataset, training_pool
+from pausefl.learn.partition import by_labels, by_sizes, iid, natural
 from pausefl.learn.torch_import import torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 
-Partition: TypeAlias = Literal["iid", "sizes", "labels"]
+Partition: TypeAlias = Literal["iid", "sizes", "labels", "natural"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,11 @@ class DataSpec:
         known = get_args(Partition)
         require(self.partition in known, "partition", self.partition, f"one of {', '.join(known)}", "choose one")
 
-    def parts(self, labels: IntArray, clients: int, rng: np.random.Generator) -> list[IntArray]:
-        """Return which examples each client holds."""
+    def parts(self, data: Dataset, chosen: slice | Labels, clients: int, rng: np.random.Generator) -> list[IntArray]:
+        """Return which of the chosen examples each client holds."""
+        if self.partition == "natural":
+            return natural(_owners(data, clients)[chosen], clients)
+        labels = data.train_labels[chosen]
         if self.partition == "sizes":
             return by_sizes(labels, clients, rng, self.concentration, self.dominant)
         if self.partition == "labels":
@@ -79,9 +81,9 @@ def load_client_data(
     dataset = load_dataset(spec.name, data_dir)
     chosen = training_pool(dataset, spec.train_size, seed)
     labels = dataset.train_labels[chosen]
-    parts = spec.parts(labels, clients, stream(seed, "partition"))
+    parts = spec.parts(dataset, chosen, clients, stream(seed, "partition"))
     if spec.features == "none":
-        train, test = (normalised(images, where) for images in (dataset.train_images[chosen], dataset.test_images))
+        train, test = (_inputs(images, where) for images in (dataset.train_images[chosen], dataset.test_images))
     else:
         rows = dataset_features(dataset, spec.features, data_dir)
         train, test = (torch.from_numpy(part)[:, None, None].to(where) for part in (rows.train[chosen], rows.test))
@@ -95,10 +97,32 @@ def load_client_data(
     )
 
 
-def normalised(images: npt.NDArray[np.uint8], device: torch.device) -> torch.Tensor:
+def _inputs(images: Pixels | Rows, device: torch.device) -> torch.Tensor:
+    """Return what models see of images: pixels are scaled, rows of numbers are taken as they are."""
+    if images.dtype == np.uint8:
+        return normalised(cast(Pixels, images), device)
+    return torch.from_numpy(np.ascontiguousarray(images)).to(device)
+
+
+def normalised(images: Pixels, device: torch.device) -> torch.Tensor:
     """Return pixels as floats in -1 … 1 (mean 0.5, deviation 0.5), worked out once."""
     pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device, torch.float32)
     return pixels.div_(127.5).sub_(1.0)
+
+
+def _owners(data: Dataset, clients: int) -> Labels:
+    """Return who holds each training record, if the data set says so and there are so many clients."""
+    if data.owners is None:
+        raise InvalidValueError(
+            f"data.partition is 'natural', but data set {data.name!r} does not say who holds which record; choose iid, "
+            "sizes or labels, or return owners from a function of your own"
+        )
+    there = int(data.owners.max()) + 1
+    require(
+        clients == there, "network.clients", clients, f"{there}, the number of natural clients of {data.name}",
+        "set it, or choose another data.partition",
+    )  # fmt: skip
+    return data.owners
 
 
 def _usable_device(name: str) -> torch.device:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from pausefl.errors import StateFileError
+from pausefl.errors import InvalidValueError, StateFileError
 from pausefl.learn.datasets import Dataset, default_data_dir, stored_path
 from pausefl.learn.features import FEATURES, Matrix, features_of
 from pausefl.system.state_file import read_state, write_state
@@ -28,6 +28,10 @@ class FeatureRows:
 
 def dataset_features(data: Dataset, name: str, data_dir: Path | None = None) -> FeatureRows:
     """Return the features of a data set; functions of the user's own may change, so theirs are not kept."""
+    if name in FEATURES and data.train_images.dtype != np.uint8:
+        raise InvalidValueError(
+            f"learning.features is {name!r}, but {data.name} holds rows of numbers and no images; choose 'none'"
+        )
     compute = features_of(name)
     place = stored_path(data.name, data_dir or default_data_dir())
     if name not in FEATURES or not place.exists():

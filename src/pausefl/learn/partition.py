@@ -78,6 +78,21 @@ def by_labels(labels: IntArray, clients: int, rng: np.random.Generator, concentr
     return [np.flatnonzero(owner == client) for client in range(clients)]
 
 
+def natural(owners: IntArray, clients: int) -> list[IntArray]:
+    """Leave the images where they are: ``owners`` says who holds each.
+
+    >>> [part.tolist() for part in natural(np.array([1, 0, 1]), 2)]
+    [[1], [0, 2]]
+    """
+    counts = np.bincount(owners, minlength=clients)
+    empty = int((counts == 0).sum())
+    require(
+        empty == 0, "train_size", len(owners), f"so large that each of the {clients} natural clients keeps an image",
+        f"{empty} have none; leave it out",
+    )  # fmt: skip
+    return [np.sort(part) for part in np.split(np.argsort(owners, kind="stable"), np.cumsum(counts)[:-1])]
+
+
 def _whole_sizes(shares: np.ndarray, total: int) -> IntArray:
     """Round shares of a total to whole numbers of at least 1 that add up to it."""
     spare = total - len(shares)

@@ -55,7 +55,7 @@ class Data(Section):
 
     name: str = "digits"
     train_size: int | None = Field(default=None, ge=1)
-    partition: Literal["iid", "sizes", "labels"] = "iid"
+    partition: Literal["iid", "sizes", "labels", "natural"] = "iid"
     concentration: float = Field(default=3.0, gt=0)
     dominant: float = Field(default=0.25, ge=0, le=1)
 

@@ -84,7 +84,8 @@ class TrainedStudy(Study):
             if key in ("run.seed", "selection.policy"):
                 raise ConfigError(f"--set {key} would make all runs of a study alike; use --seeds and --policy")
         few = ("data.train_size=300",) if "train_size" in self.sections.get("data", {}) else ()
-        size = {"full": (), "half": self.about.half, "smoke": SMOKE + few}[scale]
+        dealt = ("data.partition=iid",) if self.sections.get("data", {}).get("partition") == "natural" else ()
+        size = {"full": (), "half": self.about.half, "smoke": SMOKE + few + dealt}[scale]
         return make_config(self.sections, [*size, *chosen, *overrides])
 
     def tasks(
