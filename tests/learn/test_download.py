@@ -135,6 +135,25 @@ def test_a_package_client_delivers(
         assert (data.test_labels == LABELS[:4]).all()
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb, to unpack a Debian package")
+def test_an_r_package_is_asked_of_apt(
+    tmp_path: Path, client: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[object] = []
+
+    def noted(*files: object) -> dict[str, object]:
+        taken.extend(files)
+        return {}
+
+    monkeypatch.setattr(download.r_package, "read_table", noted)
+    folder = "./usr/lib/R/site-library/mlmRev"
+    client("apt-get", "r.deb", deb({f"{folder}/data/Rdata.rdb": b"base", f"{folder}/data/Rdata.rdx": b"index"}))
+    with pytest.raises(DataMissingError, match="the table has no column lea"):
+        fetch_dataset("chem97", tmp_path)
+    assert (tmp_path / "words").read_text() == "download r-cran-mlmrev"
+    assert taken == [b"index", b"base", "Chem97"]
+
+
 @pytest.mark.parametrize(
     ("command", "file", "package", "words"),
     [

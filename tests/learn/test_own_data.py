@@ -48,6 +48,18 @@ def unlike():
     images, labels, more, others = stripes()
     return images, labels, more[:, :5], others
 
+def hospitals():
+    return (*stripes(), np.array(["south", "north", "east"])[np.arange(300) % 3])
+
+def numbers():
+    return (*stripes(), [7, 40, 12] * 100)
+
+def few_owners():
+    return (*stripes(), [7, 40, 12])
+
+def shares():
+    return (*stripes(), np.ones(300) / 2)
+
 def broken():
     raise RuntimeError("no disk")
 """
@@ -74,6 +86,8 @@ def test_images_and_rows_are_taken(beside: Path) -> None:
         ("floats", "must be uint8"),
         ("short", "one for each of the 300 images"),
         ("negative", "whole numbers from 0"),
+        ("few_owners", "owners of type int64 and shape (3,), but they must be whole numbers or texts, one for each"),
+        ("shares", "owners of type float64"),
         ("three", "must return a tuple of train_images"),
         ("strangers", "test labels that are not in training"),
         ("unlike", "training and test must agree"),
@@ -85,6 +99,36 @@ def test_what_cannot_be_used_is_refused(beside: Path, name: str, words: str) -> 
     with pytest.raises(InvalidValueError) as refusal:
         load_dataset(f"stripes_data:{name}")
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(("name", "first"), [("hospitals", [2, 1, 0]), ("numbers", [0, 2, 1])])
+def test_owners_are_numbered_in_their_order(beside: Path, name: str, first: list[int]) -> None:
+    data = load_dataset(f"stripes_data:{name}")
+    assert data.owners is not None
+    assert (data.owners[:3].tolist(), data.owners.dtype) == (first, np.int64)
+    assert load_dataset("stripes_data:stripes").owners is None
+
+
+def test_a_run_on_natural_clients(beside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(name: str, clients: int) -> str:
+        (beside / "own.toml").write_text(
+            f'[data]\nname = "stripes_data:{name}"\npartition = "natural"\n[network]\nclients = {clients}\n'
+            "[selection]\nper_round = 2\n[privacy]\nenabled = false\n[run]\nrounds = 2\n"
+        )
+        with pytest.raises(SystemExit) as stop:
+            main(["run", str(beside / "own.toml"), "--out", str(beside / f"{name}-{clients}")])
+        first, *rest = capsys.readouterr().err.splitlines()
+        assert first.startswith("pausefl: this configuration runs code of its own")
+        assert (stop.value.code in (0, None)) == (not rest)
+        return "".join(rest)
+
+    assert said("hospitals", 3) == ""
+    assert said("hospitals", 4).startswith(
+        "pausefl: network.clients is 4, but must be 3, the number of natural clients"
+    )
+    assert said("stripes", 3).startswith(
+        "pausefl: data.partition is 'natural', but data set 'stripes_data:stripes' does"
+    )
 
 
 def test_a_name_that_is_nearly_right() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pausefl.errors import InvalidValueError
-from pausefl.learn.partition import by_labels, by_sizes, iid
+from pausefl.learn.partition import by_labels, by_sizes, iid, natural
 
 
 @settings(max_examples=60, deadline=None)
@@ -48,3 +48,12 @@ def test_labels_are_skewed() -> None:
 def test_more_clients_than_images_is_refused() -> None:
     with pytest.raises(InvalidValueError, match="clients is 9"):
         iid(np.zeros(5, dtype=np.int64), 9, np.random.default_rng(0))
+
+
+def test_natural_clients_keep_what_they_have() -> None:
+    owners = np.random.default_rng(0).integers(0, 7, 500)
+    parts = natural(owners, 7)
+    assert all((owners[part] == client).all() for client, part in enumerate(parts))
+    assert (np.sort(np.concatenate(parts)) == np.arange(500)).all()
+    with pytest.raises(InvalidValueError, match="each of the 9 natural clients keeps an image; 2 have none"):
+        natural(owners, 9)

@@ -26,7 +26,7 @@ from pausefl.learn.features import hog, hog_centred, pool
 from pausefl.learn.learners import learner_for
 from pausefl.learn.models import build_model
 from pausefl.learn.optimizer import LocalPlan, Optimizer
-from pausefl.learn.partition import by_labels, by_sizes, iid
+from pausefl.learn.partition import by_labels, by_sizes, iid, natural
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PowerLaw, PrivUnit, SimulatedNoise
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.rng import stream
@@ -237,6 +237,7 @@ def data_of(s: Settings) -> ClientData:
         "iid": lambda rng: iid(labels, clients, rng),
         "sizes": lambda rng: by_sizes(labels, clients, rng, concentration, s["data.dominant"]),
         "labels": lambda rng: by_labels(labels, clients, rng, concentration),
+        "natural": lambda _: natural(np.asarray(dataset.owners)[chosen], clients),
     }
     kinds: dict[str, Callable[[Any], Any]] = {
         "none": lambda found: normalised(found, cpu),
@@ -348,6 +349,11 @@ def tiny_images() -> tuple[Any, ...]:
     return images[:90], labels[:90], images[90:], labels[90:]
 
 
+def owned_images() -> tuple[Any, ...]:
+    """Data that says who holds what."""
+    return (*tiny_images(), np.arange(90) // 10 % 3)
+
+
 def row_sums(images: Any) -> Any:
     """Features of somebody's own."""
     return np.float32(images.mean(axis=(1, 3)) / 255.0)
@@ -404,6 +410,7 @@ KEYS = (
     Key("data.name", ("digits", f"{__name__}:tiny_images"), models, retrained, TRAINING),
     Key("data.train_size", (60, 80, None), models, retrained, TRAINING),
     Key("data.partition", ("iid", "sizes", "labels"), models, retrained, TRAINING),
+    Key("data.partition", ("natural", "iid"), models, retrained, TRAINING | {"data.name": f"{__name__}:owned_images"}),
     Key("data.concentration", (0.5, 3.0), models, retrained, TRAINING | {"data.partition": "sizes"}),
     Key("data.concentration", (0.5, 3.0), models, retrained, TRAINING | {"data.partition": "labels"}),
     Key("data.dominant", (0.0, 0.9), models, retrained, TRAINING | {"data.partition": "sizes"}),

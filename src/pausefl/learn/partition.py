@@ -90,7 +90,7 @@ def natural(owners: IntArray, clients: int) -> list[IntArray]:
         empty == 0, "train_size", len(owners), f"so large that each of the {clients} natural clients keeps an image",
         f"{empty} have none; leave it out",
     )  # fmt: skip
-    return [np.sort(part) for part in np.split(np.argsort(owners, kind="stable"), np.cumsum(counts)[:-1])]
+    return np.split(np.argsort(owners, kind="stable"), np.cumsum(counts)[:-1])
 
 
 def _whole_sizes(shares: np.ndarray, total: int) -> IntArray:
