@@ -118,6 +118,21 @@ def test_a_newcomers_policy_stands_beside_the_others(capsys: pytest.CaptureFixtu
     assert "own_policy:BudgetTimesSpeed" in page.split("<script")[0]
 
 
+def test_natural_clients_become_dealt_out_ones_at_smoke_scale(tmp_path: Path) -> None:
+    """The digits, which a trial in small takes, have no natural clients."""
+    file = tmp_path / "natural.toml"
+    file.write_text(
+        '[study]\ntitle = "x"\npolicies = ["random"]\n[data]\nname = "chem97"\npartition = "natural"\n'
+        "[network]\nclients = 131\n"
+    )
+    study = load_study(str(file))
+    assert isinstance(study, TrainedStudy)
+    assert study.config("random", 0, "full").data.partition == "natural"
+    [task] = study.tasks(tmp_path / "out", "smoke")
+    assert task.config.data.partition == "iid"
+    run_many([task])
+
+
 def test_one_run_under_two_names_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     tasks = trained("large-mnist").tasks(tmp_path, "smoke", overrides=["privacy.enabled=false"])
     with pytest.raises(ConfigError, match="would be one run; leave one out"):
