@@ -90,6 +90,7 @@ def test_the_three_calls_of_the_readme_run(home: Path, tmp_path: Path) -> None:
     [
         ("import pausefl.learn.client_data", "learn"),
         ("import pausefl.learn.learners", "learn"),
+        ("from pausefl.learn.r_package import read_table; read_table(b'', b'', 'Chem97')", "data"),
         ("from pausefl.report.chart_base import require_charts; require_charts()", "report"),
         (SECURE, "private"),
         ("from pausefl.flower import PauseStrategy", "flower"),
