@@ -105,7 +105,7 @@ class PrivateUpdate:
             request, hello = read_request(msg)
         gate = Gate(owner, request.run, log)
         if hello:
-            return RecordDict({RECORD: Note(owner.name, gate.releases).record()})
+            return RecordDict({RECORD: Note(owner.name, gate.releases, left=gate.left).record()})
         with refusing("bad-request", Exception):
             key, model = arrays_in(msg.content)
             require(key not in (RECORD, METRICS), "array record", key, "another name", "call it 'arrays'")
@@ -115,7 +115,8 @@ class PrivateUpdate:
             return arrays_in(answer)[1], _numbers(answer)
 
         reply = gate.train(request, model, train)
-        note = Note(owner.name, reply.releases, reply.seconds, reply.replayed, reply.level)
+        ahead = reply.next_level.noise if reply.next_level else None
+        note = Note(owner.name, reply.releases, reply.seconds, reply.replayed, reply.level, reply.left, ahead)
         metrics = MetricRecord(dict(reply.numbers))
         return RecordDict({key: record_of(reply.arrays), METRICS: metrics, RECORD: note.record()})
 

@@ -84,7 +84,8 @@ class Note:
     """What a client adds to a reply: its name, how many releases it has made in all, and seconds, if its owner agrees.
 
     ``replayed``: these are the bytes of an earlier reply, sent again without training.  ``level``: how loud the arrays
-    are, by the owner's file, the epsilon that was charged and the model's dimension.  All of it is the client's word,
+    are, by the owner's file, the epsilon that was charged and the model's dimension.  ``left``: the share of its budget
+    that is left.  ``next_noise``: the squared norm of the noise of its next release.  All of it is the client's word,
     and nothing more.
     """
 
@@ -93,6 +94,8 @@ class Note:
     seconds: float | None = None
     replayed: bool = False
     level: NoiseLevel | None = None
+    left: float | None = None
+    next_noise: float | None = None
 
     def record(self) -> ConfigRecord:
         """Return it as Flower sends it."""
@@ -100,6 +103,8 @@ class Note:
         values |= {} if self.seconds is None else {SECONDS: self.seconds}
         values |= {"replayed": True} if self.replayed else {}
         values |= {} if self.level is None else asdict(self.level)
+        values |= {} if self.left is None else {"left": self.left}
+        values |= {} if self.next_noise is None else {"next-noise": self.next_noise}
         return ConfigRecord(values)
 
     @staticmethod
@@ -116,7 +121,12 @@ class Note:
         loud = [found.get(name) for name in ("noise", "signal")]
         sensible = all(is_finite(value) and cast(float, value) > 0.0 for value in loud)
         level = NoiseLevel(*(float(cast(float, value)) for value in loud)) if sensible else None
-        return Note(name, cast(int, releases), told, found.get("replayed") is True, level)
+        left, ahead = found.get("left"), found.get("next-noise")
+        return Note(
+            name, cast(int, releases), told, found.get("replayed") is True, level,
+            float(cast(float, left)) if is_finite(left) and 0.0 <= cast(float, left) <= 1.0 else None,
+            float(cast(float, ahead)) if is_finite(ahead) and cast(float, ahead) > 0.0 else None,
+        )  # fmt: skip
 
 
 def rehearsal_reply(name: str) -> RecordDict:

@@ -22,7 +22,7 @@ from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
 from pausefl.owner.training_leftovers import run_and_undo
 from pausefl.privacy import Layers, SecureNoise
-from pausefl.privacy.ledger.charge import alone_epsilon
+from pausefl.privacy.ledger.charge import Charge, Reservation, alone_epsilon, outlook
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 Numbers: TypeAlias = Mapping[str, object]
@@ -97,7 +97,7 @@ class Gate:
             except Refused:
                 raise
             except AlreadyReservedError as error:
-                return self._sent_before(request, asked, error)
+                return self._sent_before(request, asked, dimension, error)
             except BudgetExceededError as error:
                 raise Refused("exhausted", str(error), self.releases) from error
             except (PauseError, OSError) as error:
@@ -117,7 +117,7 @@ class Gate:
                     )
                 reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
-        return reply
+                return self._with_outlook(reply, dimension)
 
     def _checked(self, request: TrainingRequest, model: Mapping[str, Tensor]) -> Layers:
         """Return which tensors leave; refuse what could not be served."""
@@ -135,13 +135,34 @@ class Gate:
             return {name: tensor[np.newaxis] for name, tensor in zeros.items()}
         return zeros
 
-    def _sent_before(self, request: TrainingRequest, asked: str, error: AlreadyReservedError) -> Reply:
+    def _sent_before(
+        self, request: TrainingRequest, asked: str, dimension: int, error: AlreadyReservedError
+    ) -> Reply:  # fmt: skip
         """Return what left for this request, under today's file, and with today's count of releases."""
         kept = self._replies.load(self._owner.name, request.release, asked)
         if kept is None:
             raise Refused("repeated", str(error), self.releases) from error
         told = kept.seconds if SECONDS in self._owner.allow else None
-        return replace(kept, numbers=_allowed(self._owner, kept.numbers), releases=self.releases, seconds=told)
+        reply = replace(kept, numbers=_allowed(self._owner, kept.numbers), releases=self.releases, seconds=told)
+        return self._with_outlook(reply, dimension)
+
+    @property
+    def left(self) -> float:
+        """The share of the budget that is left; 0 if nothing can be released any more."""
+        return self._outlook()[0]
+
+    def _outlook(self) -> tuple[float, Charge | None]:
+        owner = self._owner
+        wanted = Reservation(owner.name, "the next one", owner.schedule, owner.mechanism)
+        return outlook(self._ledger.checked_charges(owner.name), wanted)
+
+    def _with_outlook(self, reply: Reply, dimension: int) -> Reply:
+        """Tell what is left of the budget, and how loud the next release will be; both follow from ledger and file."""
+        left, ahead = self._outlook()
+        mechanism, level = self._owner.mechanism, None
+        if ahead is not None:
+            level = mechanism.noise_level(dimension, alone_epsilon(ahead, mechanism), self._owner.examples)
+        return replace(reply, left=left, next_level=level)
 
     def _trained(
         self, train: Train, model: Mapping[str, Tensor], layers: Layers

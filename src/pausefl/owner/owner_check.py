@@ -105,10 +105,8 @@ def _next(owner: Owner, charges: Sequence[Charge]) -> list[Charge]:
     found = list(charges)
     for number in range(_AHEAD):
         wanted = Reservation(owner.name, f"next {number}", owner.schedule, owner.mechanism)
-        first, last = (found[0], found[-1]) if found else (None, None)
-        columns = ([getattr(one, name) for one in found] for name in ("release", "epsilon", "delta", "rho"))
         try:
-            found.append(next_charge(Past(first, last, *columns), wanted, 0.0))
+            found.append(next_charge(Past.of(found), wanted, 0.0))
         except BudgetExceededError:
             break
     return found[len(charges) :]

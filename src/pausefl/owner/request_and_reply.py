@@ -96,6 +96,7 @@ class Reply:
     ``arrays`` are noised; ``numbers`` are the owner's own, and ``seconds`` are told in simulations only; ``releases``
     counts all releases of this data; ``replayed`` says that the arrays left once before.  ``level`` is how loud the
     arrays are, which follows from the owner's mechanism, the epsilon and the model's dimension, and not from the data.
+    ``left`` is the share of the budget that is left after this, and ``next_level`` how loud the next reply will be.
     """
 
     arrays: Mapping[str, Tensor]
@@ -104,3 +105,5 @@ class Reply:
     seconds: float | None = None
     replayed: bool = False
     level: NoiseLevel | None = None
+    left: float | None = None
+    next_level: NoiseLevel | None = None

@@ -44,10 +44,11 @@ _READ: Mapping[str, Callable[[NodeInfo], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The clients that can be asked now, each with its node; and what those that said hello have released."""
+    """The clients that can be asked now, each with its node; and what those that said hello released and have left."""
 
     nodes: Mapping[ClientId, int]
     releases: Mapping[ClientId, int]
+    left: Mapping[ClientId, float]
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class NodeNames:
         self._known: dict[int, ClientId] = {}
         self._node_of: dict[ClientId, int] = {}
         self._releases: dict[ClientId, int] = {}
+        self._left: dict[ClientId, float] = {}
         self._asked: dict[str, int] = {}
         self._outside: dict[int, _Outsider] = {}
         self._round = 0
@@ -115,7 +117,9 @@ class NodeNames:
                 done = found >= enough or (found >= (enough if least is None else least) and not coming)
             if done or waited >= wait:
                 told, self._releases = self._releases, {}
-                return Present(here, {client: count for client, count in told.items() if client in here})
+                left, self._left = self._left, {}
+                counts = {client: count for client, count in told.items() if client in here}
+                return Present(here, counts, {client: share for client, share in left.items() if client in here})
             grid.pause()
 
     def doubt(self, clients: Iterable[ClientId]) -> None:
@@ -148,6 +152,8 @@ class NodeNames:
             client = self._name(node, "" if note is None else note.name, nodes)
             if note is not None and client is not None:
                 self._releases[client] = note.releases
+                if note.left is not None:
+                    self._left[client] = note.left
 
     def _due(self, node: int) -> bool:
         one = self._outside.get(node)
@@ -200,7 +206,7 @@ class AvailableClients:
         wanted = sum(one not in self._state.exhausted for one in clients) if everybody else self._selector.per_round
         found = self._nodes.present(grid, wanted, self._wait, least=self._least, without=self._state.exhausted)
         self.here = dict(found.nodes)
-        self.learn(found.releases)
+        self.learn(found.releases, left=found.left)
         ready = [client for client in self.here if client not in self._state.exhausted]
         if len(ready) < self._least:
             if self.over() is not None:
@@ -211,18 +217,26 @@ class AvailableClients:
             )
         return ready
 
-    def learn(self, told: Mapping[ClientId, int], answered: Iterable[ClientId] = ()) -> None:
+    def learn(
+        self,
+        told: Mapping[ClientId, int],
+        answered: Iterable[ClientId] = (),
+        left: Mapping[ClientId, float] | None = None,
+    ) -> None:
         """Take over the counts of releases that clients tell, and notice whose budget is gone by these or by answers.
 
+        ``left`` is the share of the budget that clients say they have left; it counts more than their schedule here.
         A pick without an answer counts as a release, but nobody is out for that: a client that has budget may still be
         asked, and one that has not refuses by itself.
         """
-        self._selector.report(told)
+        left = left or {}
+        self._selector.report(told, left=left)
+        self._state.exhausted |= {client for client, share in left.items() if share == 0.0}
         cohort, schedules = self._selector.cohort, self._selector.reward.budgets.table
         within = schedules.within_limits(cohort.releases)
         if within is None:
             return
-        sure = [*told, *answered]
+        sure = [client for client in (*told, *answered) if client not in left]
         exhausted = self._state.exhausted
         exhausted |= {client for client, fine in zip(sure, within[cohort.rows(sure)].tolist(), strict=True) if not fine}
         rows = np.flatnonzero(~within & cohort.present)

@@ -45,8 +45,8 @@ class Verdict:
 
     ``fault`` says why it counts as no answer; a sound reply has none.  ``reply`` is a sound one, or an error, which the
     inner strategy logs.  ``seconds`` were measured here; ``reported``, ``releases``, ``replayed`` (it sent a kept reply
-    again) and ``level`` (how loud it is) are the client's word.  A ``doubted`` client must say again who it is: it was
-    silent, or answered under another name.
+    again), ``level`` (how loud it is), ``left`` (the share of its budget) and ``next_noise`` (of its next release) are
+    the client's word.  A ``doubted`` client must say again who it is: it was silent, or answered under another name.
     """
 
     client: ClientId
@@ -58,6 +58,8 @@ class Verdict:
     releases: int | None = None
     replayed: bool = False
     level: NoiseLevel | None = None
+    left: float | None = None
+    next_noise: float | None = None
     doubted: bool = False
 
     @property
@@ -206,6 +208,7 @@ def _answered(
     return Verdict(
         client, reply=reply, seconds=seconds,
         reported=note.seconds, releases=note.releases, replayed=note.replayed, level=note.level,
+        left=note.left, next_noise=note.next_noise,
     )  # fmt: skip
 
 

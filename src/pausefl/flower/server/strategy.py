@@ -288,5 +288,7 @@ class PauseStrategy(Strategy):
         self._selector.report(before)
         self._state.exhausted |= {one.client for one in verdicts if one.fault == "exhausted"}
         told = {one.client: one.releases for one in verdicts if one.releases is not None}
-        self._available.learn(told, [one.client for one in verdicts if not one.fault])
+        left = {one.client: one.left for one in verdicts if one.left is not None}
+        self._available.learn(told, [one.client for one in verdicts if not one.fault], left)
+        self._selector.report(noise={one.client: one.next_noise for one in verdicts if one.next_noise is not None})
         self._available.doubt(one.client for one in verdicts if one.doubted)

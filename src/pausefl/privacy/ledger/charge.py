@@ -125,6 +125,12 @@ class Past:
     deltas: Sequence[float]
     rhos: Sequence[float]
 
+    @classmethod
+    def of(cls, charges: Sequence[Charge]) -> Past:
+        """Return the past that these charges of one subject are."""
+        columns = ([getattr(one, name) for one in charges] for name in ("release", "epsilon", "delta", "rho"))
+        return cls(charges[0] if charges else None, charges[-1] if charges else None, *columns)
+
     @property
     def retired(self) -> str | None:
         """When the subject was retired; None if it was not."""
@@ -264,6 +270,19 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
         subject, wanted.release, play, price.epsilon, price.delta, price.rho, float(schedule.budget), text,
         unit, wanted.dimension or 0, loss, least, label, source, float(time),
     )  # fmt: skip
+
+
+def outlook(charges: Sequence[Charge], wanted: Reservation) -> tuple[float, Charge | None]:
+    """Return which share of its budget a subject has left, and what would be charged next; 0 and None at the end."""
+    past = Past.of(charges)
+    try:
+        ahead = next_charge(past, wanted, 0.0)
+    except BudgetExceededError:
+        return 0.0, None
+    worth, spent = wanted.schedule.budget, past.epsilons
+    if ahead.rho > 0.0 and wanted.mechanism is not None:
+        worth, spent = zcdp_within(worth, wanted.mechanism.guarantee.delta), past.rhos
+    return max(0.0, 1.0 - math.fsum(spent) / worth), ahead
 
 
 def _check_terms(first: Charge, schedule: Schedule, unit: str, mechanism: Mechanism | None) -> None:

@@ -74,10 +74,7 @@ def check_rows(start: str, rows: Sequence[Row], checked: int = 0) -> None:
 
 def past_of(rows: Sequence[Row], subject: str) -> Past:
     """Return what is known of a subject from checked rows."""
-    mine = [row for row in rows if row[_AT["subject"]] == subject]
-    first, last = (charge_of(mine[0]), charge_of(mine[-1])) if mine else (None, None)
-    columns = ([row[_AT[name]] for row in mine] for name in ("release", "epsilon", "delta", "rho"))
-    return Past(first, last, *columns)
+    return Past.of([charge_of(row) for row in rows if row[_AT["subject"]] == subject])
 
 
 def _check_account(subject: str, rows: Sequence[Row]) -> None:

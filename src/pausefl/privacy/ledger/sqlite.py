@@ -201,6 +201,10 @@ class SqliteLedger:
             found[charge.subject] += charge.release != RETIRED
         return found
 
+    def checked_charges(self, subject: str) -> list[Charge]:
+        """Return the subject's rows in order, as they were last checked, without opening the file again."""
+        return [charge for charge in map(charge_of, self._rows) if charge.subject == subject]
+
     def spent(self, subject: str) -> Epsilon:
         """Return what the subject has leaked in all: each row says what it added (PAUSE, Theorem 3, or zCDP)."""
         return math.fsum(charge.epsilon for charge in self.charges(subject))
