@@ -11,6 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from pausefl.owner.ledger_identity import make_ledger
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SENTENCES, Refused, Reply, TrainingRequest
 from pausefl.privacy import FixedHorizon, Gaussian, Laplace, PrivUnit, SqliteLedger
+from pausefl.privacy.ledger import sqlite
 
 MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": np.zeros(3, dtype=np.float32)}
 
@@ -142,6 +144,29 @@ def test_a_simulated_ledger_belongs_to_its_run_and_never_to_a_deployment(simulat
     shutil.copy(owner.ledger, simulation.ledger / "three.db")
     answer = refused(simulation, run="three")
     assert (answer.reason, "not made for a simulation" in str(answer)) == ("unready", True)
+
+
+def test_simulated_clients_that_begin_at_once_share_one_ledger(simulation, monkeypatch):
+    """A client that makes a ledger removes what another has half made: none may fail for that."""
+    fill, begun = sqlite.fill_empty, []
+    other_begins, other_ends = Event(), Event()
+
+    def slowly(*arguments):
+        begun.append(arguments)
+        if len(begun) == 1:
+            other_begins.wait(1.0)  # with one maker at a time, nobody else begins
+        else:
+            other_begins.set()
+            other_ends.wait(1.0)
+        fill(*arguments)
+
+    monkeypatch.setattr(sqlite, "fill_empty", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        opened = [pool.submit(Gate, replace(simulation, name=f"clinic-{n}"), "run") for n in range(3)]
+        opened[0].exception()
+        other_ends.set()
+        assert [one.result().releases for one in opened] == [0, 0, 0]
+    assert len(begun) == 1
 
 
 def test_the_budget_ends_politely_and_for_good(owner):

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from pausefl.errors import ConfigError, LedgerError
-from pausefl.owner.kept_replies import replies_folder
+from pausefl.errors import ConfigError
+from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.noted_heads import note_path, noting, read_note, read_witness, witness_path, write_notes
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.second_note_place import require_second_note_folder
@@ -136,9 +136,12 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
 
 def _simulated(path: Path) -> SqliteLedger:
     if not path.exists():
-        replies_folder(path).mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(LedgerError):  # another client of the run was faster
-            SqliteLedger.create(path, simulation=True)
+        folder = replies_folder(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        # All clients of a run begin at once, and whoever makes a ledger removes what another has half made.
+        with writing_in(folder):
+            if not path.exists():
+                SqliteLedger.create(path, simulation=True)
     ledger = SqliteLedger(path)
     if not ledger.simulation:
         raise ConfigError(f"ledger {path} was not made for a simulation; remove it from this folder")
