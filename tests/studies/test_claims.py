@@ -62,6 +62,21 @@ def test_whole_update_budgets_are_judged(tmp_path: Path) -> None:
     assert found["A rehearsal makes PAUSE faster."] == ["holds"]
     assert [verdicts for text, verdicts in found.items() if "nearly as fast" in text] == [["holds"]]
     assert [verdicts for text, verdicts in found.items() if "as accurate as random" in text] == [["holds"]]
+    assert [verdicts for text, verdicts in found.items() if "on the way" in text] == [["holds"]]
+
+
+def test_a_policy_that_is_late_is_behind_on_the_way_though_it_ends_as_high(tmp_path: Path) -> None:
+    place = tmp_path / "results" / "whole-update"
+    for seed in range(3):
+        for policy, seconds in (("pause", 2.0), ("random", 1.0)):
+            network = {"clients": 30, "rehearsal": policy == "pause"}
+            write_run(place / policy / f"seed-{seed}", policy, seed, accuracy=90.0 + seed, latency=seconds, leakage=1.0,
+                      more={"network": network})  # fmt: skip
+    found = {claim.text: findings for claim, findings in judged(gather(place.parent)) if claim in OURS and findings}
+    [[late]] = [findings for text, findings in found.items() if "on the way" in text]
+    assert late.verdict == "does not hold"
+    assert late.figure.endswith(" points ahead at equal seconds, 0 ± 0 (3 seeds) at equal rounds")
+    assert [one.verdict for text, [one] in found.items() if "as accurate as random" in text] == ["holds"]
 
 
 def test_matched_aggregation_is_judged_against_plain_averaging_seed_by_seed(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ def test_the_page_says_how_much_of_a_study_there_is_and_what_was_left_out(tmp_pa
     assert "`small-noniid`: rounds: 3 to 4; seeds: 1 to 2, without sa-pause, clustered, all (no privacy) (full" in page
     assert "Left out: mine, small-noniid/fastest/seed-1 (not finished)." in page
     assert "| fastest | 1 | 4 |" in page
+    assert page.count("What leaks: epsilon = 100 per coordinate") == 1  # one line for all policies
+    assert "; whole update (d = " in page
     assert {path.name for path in (tmp_path / "images").iterdir()} == {
         "small-noniid-accuracy-seconds.png", "small-noniid-leakage-max-seconds.png",
     }  # fmt: skip

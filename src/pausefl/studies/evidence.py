@@ -124,6 +124,14 @@ def accuracy_at(run: RunData, at: FloatArray, width: float) -> FloatArray:
     return np.where(end == 0, np.nan, (sums[end] - sums[start]) / np.maximum(end - start, 1))
 
 
+def leads_of(pair: Pair, end: float, width: float) -> FloatArray:
+    """Return by how many points the first is ahead, along the common time; empty if there is no common score."""
+    at = np.linspace(0.0, end, 201)[1:]
+    difference = accuracy_at(pair[0], at, width) - accuracy_at(pair[1], at, width)
+    both: FloatArray = difference[~np.isnan(difference)]
+    return both
+
+
 def leakage_at(run: RunData, axis: Axis, at: FloatArray) -> FloatArray:
     """Return the largest spent epsilon at these places; 0 before the first round has ended."""
     place = np.searchsorted(run.column(axis), at, side="right") - 1

@@ -65,7 +65,8 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
     extent = [_extent(study, runs), ""] if isinstance(study, TrainedStudy) else []
     report = run_report(runs)
     drawn = [CHARTS[figure] for figure in study.about.figures if CHARTS.get(figure) in report.figures()]
-    return [*extent, *_table(runs), "", *_pictures(write_images(report, images, drawn, ("png",), f"{name}-"))]
+    pictures = _pictures(write_images(report, images, drawn, ("png",), f"{name}-"))
+    return [*extent, *_what_leaks(runs), *_table(runs), "", *pictures]
 
 
 def _extent(study: TrainedStudy, runs: Sequence[RunData]) -> str:
@@ -77,6 +78,12 @@ def _extent(study: TrainedStudy, runs: Sequence[RunData]) -> str:
     full = f"full scale: {whole} rounds, {study.about.seeds} seeds"
     without = f", without {', '.join(missing)}" if missing else ""
     return f"`{study.name}`: rounds: {_range(rounds)}; seeds: {_range(seeds)}{without} ({full})."
+
+
+def _what_leaks(runs: Sequence[RunData]) -> list[str]:
+    """Say what an epsilon covers: one for each coordinate is far more for the whole update."""
+    said = dict.fromkeys(run.guarantee for run in runs if run.settings.privacy.enabled)
+    return [line for text in said for line in (f"What leaks: {text}.", "")]
 
 
 def _range(values: Sequence[int]) -> str:

@@ -8,8 +8,7 @@ import numpy as np
 
 from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
-from pausefl.studies.evidence import Axis, Evidence, Pair, accuracy_at, common_end, leakage_at, still_exploring, window
-from pausefl.types import FloatArray
+from pausefl.studies.evidence import Axis, Evidence, Pair, common_end, leads_of, leakage_at, still_exploring, window
 
 _ROUNDING = 1e-9
 _CLOSE_POINTS, _CLOSE_SHARE = 3.0, 0.05
@@ -32,7 +31,7 @@ def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
     def judge(evidence: Evidence) -> Iterator[Finding]:
         for study, pairs in evidence.pairs("pause", other):
             end, width = common_end(pairs, "seconds"), window(pairs)
-            leads = [lead for pair in pairs if len(lead := _leads(pair, end, width))]
+            leads = [lead for pair in pairs if len(lead := leads_of(pair, end, width))]
             if leads:
                 last, mean = Estimate.of([lead[-1] for lead in leads]), Estimate.of([lead.mean() for lead in leads])
                 of_seeds = f", in {sum(lead[-1] > 0 for lead in leads)} of {len(leads)}" if len(leads) > 1 else ""
@@ -48,14 +47,6 @@ def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
 
 def _unless_early(verdict: Verdict, pairs: Sequence[Pair], axis: Axis, end: float) -> Verdict:
     return "too early" if still_exploring(pairs, axis, end) else verdict
-
-
-def _leads(pair: Pair, end: float, width: float) -> FloatArray:
-    """Return by how many points the first is ahead, along the common time; empty if there is no common score."""
-    at = np.linspace(0.0, end, 201)[1:]
-    difference = accuracy_at(pair[0], at, width) - accuracy_at(pair[1], at, width)
-    both: FloatArray = difference[~np.isnan(difference)]
-    return both
 
 
 def _leaks_less_than(other: str, axis: Axis) -> Callable[[Evidence], Iterable[Finding]]:
