@@ -49,6 +49,14 @@ def test_hog_tells_directions_apart() -> None:
     assert strongest.tolist() == [0, 4, 2, 6]
 
 
+def test_hog_has_as_many_cells_as_asked_for() -> None:
+    for channels, numbers in ((1, 8 * 25), (3, 8 * 25 + 3 * 25)):
+        assert hog(some_images(3, channels), 5).shape == (3, numbers)
+    assert np.array_equal(hog(some_images(3), 4), hog(some_images(3)))
+    with pytest.raises(InvalidValueError, match="cells is 0"):
+        hog(some_images(3), 0)
+
+
 def test_hog_does_not_depend_on_brightness() -> None:
     image = np.random.default_rng(1).random((1, 1, 28, 28)) * 100.0
     assert np.allclose(hog(image), hog(2.0 * image + 30.0), atol=1e-2)

@@ -9,13 +9,12 @@ Reference: Dalal and Triggs, "Histograms of Oriented Gradients for Human Detecti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import starmap
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import InvalidValueError
+from pausefl.errors import InvalidValueError, require
 from pausefl.system.import_path import imported, reason
 
 Images: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.floating[Any]]
@@ -42,15 +41,17 @@ def pool(images: Images) -> Matrix:
     return _joined(_standard(_in_cells(block, cells)) for block in _blocks(images))
 
 
-def hog(images: Images) -> Matrix:
-    """Return how strongly the brightness rises in each of 8 directions, in 4 x 4 overlapping cells.
+def hog(images: Images, cells: int = _CELLS) -> Matrix:
+    """Return how strongly the brightness rises in each of 8 directions, in cells x cells overlapping windows.
 
     Of a colour image, at each pixel the channel that changes most counts, and the mean colour of each cell is added.
+    More cells tell more, but a model on them has more parameters, which need a larger budget.
 
     >>> hog(np.zeros((2, 1, 28, 28), dtype=np.uint8)).shape, hog(np.zeros((2, 3, 32, 32), dtype=np.uint8)).shape
     ((2, 128), (2, 176))
     """
-    return _joined(starmap(_hog_of, ((block, images.shape[1] > 1) for block in _blocks(images))))
+    require(cells >= 1, "cells", cells, "1 or more", "4 suits small images")
+    return _joined(_hog_of(block, images.shape[1] > 1, cells) for block in _blocks(images))
 
 
 def hog_centred(images: Images) -> Matrix:
@@ -98,7 +99,7 @@ def features_of(name: str) -> Features:
     return checked
 
 
-def _hog_of(block: Matrix, coloured: bool) -> Matrix:
+def _hog_of(block: Matrix, coloured: bool, cells: int) -> Matrix:
     across, down = np.zeros_like(block), np.zeros_like(block)
     across[..., 1:-1] = block[..., 2:] - block[..., :-2]
     down[..., 1:-1, :] = block[..., 2:, :] - block[..., :-2, :]
@@ -116,8 +117,8 @@ def _hog_of(block: Matrix, coloured: bool) -> Matrix:
     image, row, column = np.ogrid[: size.shape[0], : size.shape[1], : size.shape[2]]
     maps[image, number, row, column] = size - share
     maps[image, (number + 1) % _DIRECTIONS, row, column] += share
-    edges = _standard(_in_cells(maps, _CELLS) ** np.float32(_POWER))
-    return np.hstack([edges, _standard(_in_cells(block, _CELLS))]) if coloured else edges
+    edges = _standard(_in_cells(maps, cells) ** np.float32(_POWER))
+    return np.hstack([edges, _standard(_in_cells(block, cells))]) if coloured else edges
 
 
 def _in_cells(maps: Matrix, cells: int) -> Matrix:
