@@ -157,6 +157,15 @@ def test_evaluation_goes_to_those_that_are_there(clients, start, tools):
     assert sum(message.metadata.message_type == "evaluate" for message in grid.sent) == 5
 
 
+def test_nobody_that_the_selector_does_not_know_is_asked_to_evaluate(clients, start, tools):
+    for client in clients:
+        client.write(tools.SIMULATED + 'messages = ["evaluate"]\n')
+    grid = tools.grid_of(clients)
+    tools.wrapped(FedAvg(), tools.selector(3)).start(grid, start, num_rounds=1)
+    asked = [m.metadata.dst_node_id for m in grid.sent if m.metadata.message_type == "evaluate"]
+    assert sorted(asked) == [100, 101, 102]
+
+
 def test_an_inner_strategy_that_asks_others_is_stopped(clients, start, tools):
     class Wilful(FedAvg):
         def configure_train(self, server_round, arrays, config, grid):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import InvalidValueError
 from pausefl.learn import dataset_features as module
+from pausefl.learn.client_data import DataSpec, load_client_data
 from pausefl.learn.dataset_features import dataset_features
 from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
 from pausefl.learn.features import FEATURES, features_of, hog
@@ -77,6 +78,13 @@ def test_a_stored_data_set_keeps_its_features(tmp_path: Path, monkeypatch: pytes
     assert np.array_equal(dataset_features(other, "hog", tmp_path).train, first.train[::-1])
     kept.write_bytes(kept.read_bytes()[:-7])
     assert np.array_equal(dataset_features(data, "hog", tmp_path).train, first.train)
+
+
+def test_a_run_keeps_features_in_the_folder_of_its_data(tmp_path: Path) -> None:
+    images = some_images(60)
+    store_dataset(Dataset("mnist", images[:40], np.arange(40) % 10, images[40:], np.arange(20) % 10), tmp_path)
+    load_client_data(DataSpec("mnist", features="pool"), 2, seed=0, data_dir=tmp_path)
+    assert len(list(tmp_path.glob("mnist.pool-*.pausefl"))) == 1
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

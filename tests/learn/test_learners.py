@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.learners import DenseLearner, ModuleLearner
+from pausefl.learn.learners import DenseLearner, ModuleLearner, learner_for
 from pausefl.learn.models import build_model, cnn3
 from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.learn.stacked_networks import dense_shape
@@ -117,6 +117,19 @@ def test_memory_survives_a_checkpoint_to_the_bit(kind: str) -> None:
     resumed.restore({name: np.array(array) for name, array in stopped.state().items()})
     again = stopped.initial() + fresh().train(stopped.initial(), MEMBERS, 1).mean(axis=0)
     assert (again + resumed.train(again, MEMBERS, 2).mean(axis=0) == model).all()
+
+
+@pytest.mark.parametrize("seed", [9, 10])
+def test_what_is_asked_for_reaches_the_learner_of_either_kind(seed: int) -> None:
+    """A network whose dropout drops nothing trains alike, but is not stacked."""
+    plan, data, model = LocalPlan(Optimizer("sgd", lr=0.1), batch=5, max_steps=3), client_data(), net()
+    other = nn.Sequential(*net(), nn.Dropout(0.0))
+    kinds = DenseLearner, ModuleLearner
+    for found, kind in zip((learner_for(n, data, plan, seed=seed, most=3) for n in (model, other)), kinds, strict=True):
+        assert type(found) is kind
+        direct = ModuleLearner(net(), data, plan, seed, most=3).train(found.initial(), MEMBERS, 1)
+        np.testing.assert_allclose(found.train(found.initial(), MEMBERS, 1), direct, atol=1e-6)
+        found.close()
 
 
 def test_one_process_and_two_give_the_same_numbers() -> None:

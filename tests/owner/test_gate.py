@@ -301,6 +301,12 @@ def test_wishes_make_it_stricter_and_never_less_strict(owner):
     assert [row.epsilon for row in rows] == [FixedHorizon(8.0, 4).epsilon(1)] * 4  # charged in full all the same
 
 
+def test_a_reply_tells_how_loud_it_is_by_the_epsilon_that_was_used(owner):
+    level, size = owner.mechanism.noise_level, sum(tensor.size for tensor in MODEL.values())
+    assert ask(owner).level == level(size, FixedHorizon(8.0, 4).epsilon(1))
+    assert ask(owner, run="strict", epsilon=0.5).level == level(size, 0.5)
+
+
 def test_a_tiny_clip_gives_no_secret_away(owner):
     """A bit in 1000 tiny coordinates, guessed from the mean of each of 200 releases, by the clip the server prefers.
 

@@ -136,6 +136,16 @@ def test_columns_say_what_is_known_of_each_candidate() -> None:
     assert seen.score.tolist() == pytest.approx((worth / 2).tolist())
 
 
+def test_what_is_known_without_a_round_counts_in_the_bonus_and_not_in_the_picks() -> None:
+    _, sel = seen_after(3)
+    sel.expect({"a": 0.2, "c": 0.4})
+    sel.select()
+    seen = sel.policy.seen
+    assert seen.picks.tolist() == [3, 3, 0, 0]
+    assert seen.speed_bonus.tolist() == pytest.approx([*np.sqrt(3 * np.log(3) / np.array([4, 3, 1])), np.inf])
+    assert seen.ucb.tolist() == (2.0 * seen.mean_speed + seen.speed_bonus).tolist()
+
+
 def test_columns_are_those_of_the_available_clients() -> None:
     seen, sel = seen_after(3, ["d", "b"])
     everybody = seen_after(3)[0]

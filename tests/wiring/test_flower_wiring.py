@@ -175,6 +175,12 @@ def asked_by_app(seen: SimpleNamespace, kind: str) -> list[Any]:
     return [m.content.config_records["config"].get("lr") for m in messages]
 
 
+def asked_to_score(seen: SimpleNamespace) -> list[Any]:
+    """The models that the apps were asked to evaluate."""
+    messages = [m for client in seen.clients for m in client.seen if m.metadata.message_type == "evaluate"]
+    return [m.content.array_records["arrays"]["w"].numpy() for m in messages]
+
+
 def noise(seen: SimpleNamespace) -> float:
     return float(np.abs(seen.model - mean_of({0: 10, 1: 20, 2: 30})).max())
 
@@ -241,11 +247,15 @@ PARAMETERS = (
     Parameter("step", ({}, {"step": 0.5}), lambda whole, half: close(half.model, whole.model / 2)),
     Parameter("average", ({"call": {"num_rounds": 2}}, {"average": 0.5, "call": {"num_rounds": 2}}),
               lambda last, mean: close(mean.model, last.model * (0.5 + 17) / 18)),
-    Parameter("rehearse", ({"rehearse": False}, {"rehearse": True}, {"rehearse": True, "latency": two_groups(3)}),
+    Parameter("average", ({**evaluated({"num_rounds": 2}), "average": 0.5},),
+              lambda mean: close(mean.model, asked_to_score(mean)[-1])
+              and len({round(float(model[0]), 1) for model in asked_to_score(mean)}) == 2),
+    Parameter("rehearse", ({"rehearse": False}, {"rehearse": True},
+                           {"rehearse": True, "latency": two_groups(3), "seed": 4}),
               lambda a, b, c: [s.rehearsed for s in (a, b, c)] == [0, 3, 3]
               and [s.selector.cohort.timings.tolist() for s in (a, b, c)] == [[1] * 3, [2] * 3, [2] * 3]
               and close(c.selector.cohort.rate, sum(
-                  1 / two_groups(3).sample(stream(0, "flower latency", n)) for n in (0, 1)) / 2)),
+                  1 / two_groups(3).sample(stream(4, "flower latency", n)) for n in (0, 1)) / 2)),
     Parameter("seed", tuple({"latency": two_groups(3), "seed": n, "call": {"num_rounds": 2}} for n in (1, 2)),
               lambda a, b: virtual(a, 1) and virtual(b, 2)),
     Parameter("start.grid", ({"nodes": 3}, {"nodes": 4, "selector": selector(clients=4)}),
@@ -401,7 +411,7 @@ LINES = (
          noised(*(f'kind = "privunit"\nl2 = 2\nnorm = "private"\nnorm_share = {s}' for s in (0.1, 0.2))),
          in_mechanism(PrivUnit(2.0, norm="private", norm_share=0.1), PrivUnit(2.0, norm="private", norm_share=0.2))),
     Line("batch_norm", noised(*(f'kind = "privunit"\nl2 = 2\nbatch_norm = "{b}"' for b in ("refuse", "keep-local"))),
-         lambda a, b: (a.charge, b.charge is not None) == (None, True), {"arrays": NORM}),
+         lambda a, b: (a.charge, b.charge.dimension) == (None, 1), {"arrays": NORM}),  # only w leaves
     Line("examples", replying("", "examples = 9"),
          lambda a, b: (a.numbers, b.numbers) == ({"num-examples": 1}, {"num-examples": 9})),
     Line("allow", tuple(f"{SIMULATED}[replies]\nallow = {names}\n" for names in ([], ["num-examples", "loss"])),

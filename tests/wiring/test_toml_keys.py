@@ -488,6 +488,8 @@ KEYS = (
     Key("privacy.batch_norm", ("keep-local", "refuse"), refusal,
         lambda s, said: ("batch norms" in said) is (s["privacy.batch_norm"] == "refuse"),
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
+    Key("learning.model", ("mlp", f"{__name__}:with_batch_norm"), models, retrained,
+        CHOSEN | {"selection.policy": "all", "run.rounds": 2}),  # more of them train than per_round says
     Key("learning.enabled", (False, True), records,
         lambda s, seen: all(("accuracy" in record) is s["learning.enabled"] for record in seen), TRAINING),
     Key("learning.features", ("none", "pool", "hog", "hog-centred", f"{__name__}:row_sums"), models, retrained,
