@@ -163,6 +163,20 @@ def test_a_client_that_refuses_everything_is_an_error(file):
         audit_client(file, runs=FEW, mod=refusing)
 
 
+@pytest.mark.parametrize(("words", "options"), [((), {"error": 0.25}), (("--runs", 200), {"error": 0.25, "runs": 200})])
+def test_the_command_hands_its_options_on(file, capsys, monkeypatch, words, options):
+    told = []
+
+    def audit(path, **more):
+        told.append((path, more))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("pausefl.flower.client_audit.audit_client", audit)
+    code, seen = called(capsys, "audit", "--owner", file, "--confidence", 0.75, *words)
+    assert code == 2 and "enough" in seen.err
+    assert told == [(file, options)]
+
+
 def test_what_the_command_refuses(file, capsys):
     for words in (("audit",), ("audit", "laplace", "--epsilon", 1, "--owner", file)):
         code, seen = called(capsys, *words)

@@ -23,6 +23,7 @@ import click
 import numpy as np
 import pytest
 import typer
+from tensorboardX.proto.event_pb2 import Event
 
 from pausefl import __version__
 from pausefl.cli import app, main
@@ -217,6 +218,18 @@ def alone(first: Seen, second: Seen) -> bool:
     return first.children == 0.0 < second.children and first.code == second.code == 0
 
 
+def events(folder: Path) -> dict[tuple[str, int], float]:
+    """What TensorBoard will show of a run: a number for each name and round."""
+    found = {}
+    [file] = (folder / "tensorboard").iterdir()
+    content = file.read_bytes()
+    while content:  # the length of an event, a checksum, the event, a checksum
+        size = int.from_bytes(content[:8], "little")
+        event, content = Event.FromString(content[12 : 12 + size]), content[16 + size :]
+        found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+    return found
+
+
 def table_or_json(plain: Seen, as_json: Seen) -> bool:
     return not plain.out.startswith(("[", "{")) and isinstance(as_json.json, (list, dict))
 
@@ -298,11 +311,14 @@ OPTIONS = (
     Option("run", "seeds", ("@run.toml --out out", "@run.toml --out out --seeds 2 --set run.seed=4"),
            lambda a, b: (a.runs(), b.runs()) == (["."], ["seed-4", "seed-5"]) and b.summary("out/seed-5")["seed"] == 5),
     Option("run", "jobs", ("@run.toml --out out --seeds 2 --jobs 1", "@run.toml --out out --seeds 2 --jobs 2"), alone),
+    Option("run", "jobs", tuple(f"@mnist.toml --out out --data-dir @small --set learning.model=cnn3 --jobs {n}"
+                                for n in (1, 2)), alone),  # one run: its clients train in two processes
     Option("run", "data_dir", ("@mnist.toml --out out --data-dir @small", "@mnist.toml --out out --data-dir @large"),
            lambda a, b: (sizes(a), sizes(b)) == (40, 60)),
     Option("run", "tensorboard", ("@run.toml --out out --seeds 2", "@run.toml --out out --seeds 2 --tensorboard"),
-           lambda *both: [[p.parent.name for p in sorted(s.folder.rglob("tensorboard"))] for s in both]
-           == [[], ["seed-0", "seed-1"]]),
+           lambda a, b: not list(a.folder.rglob("tensorboard"))
+           and [events(b.folder / "out" / seed)["seconds", 3] for seed in ("seed-0", "seed-1")]
+           == pytest.approx([b.summary(f"out/{seed}")["seconds"] for seed in ("seed-0", "seed-1")])),
     Option("run", "as_json", ("@run.toml --out out --seeds 2", "@run.toml --out out --seeds 2 --json"),
            lambda a, b: table_or_json(a, b) and b.json == [b.summary(f"out/seed-{n}") for n in (0, 1)]),
     Option("demo", "out", DEMOS, lambda a, b: len(a.runs("runs/demo")) == len(b.runs("there")) == 12
@@ -311,7 +327,9 @@ OPTIONS = (
     Option("demo", "seed", DEMOS, lambda *both: [{c.run.seed for c in demo(s)} for s in both] == [{0}, {5}]),
     Option("demo", "jobs", DEMOS, alone),
     Option("demo", "as_json", DEMOS,
-           lambda a, b: table_or_json(a, b) and list(b.json) == ["whole-update", "coordinate"]),
+           lambda a, b: table_or_json(a, b) and list(b.json) == ["whole-update", "coordinate"]
+           and {tuple(one["time_to"]) for some in b.json.values() for one in some} == {("80.0", "90.0")}
+           and a.out.count("s to 80 %") == a.out.count("s to 90 %") == 2),
     Option("study", "name", (SMOKE, SMOKE.replace("study", "other").replace("random", "pause")),
            lambda a, b: a.runs() == ["random/seed-0"] and b.runs() == ["pause/seed-0"] and "Yours" in b.page()),
     Option("study", "listed", ("--list", "--list --json"),
@@ -328,8 +346,9 @@ OPTIONS = (
            lambda a, b: a.runs() == b.runs("runs/study-smoke") == ["random/seed-0"]),
     Option("study", "reference", (SMOKE, f"{SMOKE} --reference @wombat.csv --reference @quokka.csv"),
            lambda a, b: "wombat" not in a.page() and "wombat" in b.page() and "quokka" in b.page()),
-    Option("study", "data_dir", tuple(f"@mnist-study.toml --scale full --out out --data-dir @{d}" for d in (
-           "small", "large")), lambda *both: [sizes(s, "out/random/seed-0") for s in both] == [40, 60]),
+    Option("study", "data_dir", tuple(f"@mnist-study.toml --scale full --seeds 2 --out out --data-dir @{d}" for d in (
+           "small", "large")),  # two seeds are played by two processes, which must know the folder too
+           lambda *both: [sizes(s, f"out/random/seed-{n}") for s in both for n in (0, 1)] == [40, 40, 60, 60]),
     Option("study", "overrides", (SMOKE, f"{SMOKE} --set run.rounds=6"),
            lambda *both: [s.summary("out/random/seed-0")["rounds"] for s in both] == [4, 6]),
     Option("study", "as_json", (SMOKE, f"{SMOKE} --json"), table_or_json),

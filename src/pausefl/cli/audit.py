@@ -90,7 +90,8 @@ def audit(
 def _client(owner: Path, runs: int | None, error: float) -> list[Audit]:
     from pausefl.flower import audit_client
 
-    return audit_client(owner, error=error) if runs is None else audit_client(owner, runs=runs, error=error)
+    more: dict[str, Any] = {} if runs is None else {"runs": runs}
+    return audit_client(owner, error=error, **more)
 
 
 def _mechanism(

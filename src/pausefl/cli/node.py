@@ -130,10 +130,10 @@ def start(
     for folder in code_folders() if guard.box.closed else ():
         typer.echo(f"apps read {folder}, because Python looks for code there")
     typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
-    if answer_after:
+    if guard.answer_after:
         typer.echo(
-            f"every answer leaves {answer_after:g} seconds after its message came ({QUICK:g} if no app ran for it); "
-            "apps keep no state"
+            f"every answer leaves {guard.answer_after:g} seconds after its message came ({QUICK:g} if no app ran for "
+            "it); apps keep no state"
         )
     run(guard, supernode or (), typer.echo)
 
