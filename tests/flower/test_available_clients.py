@@ -96,3 +96,19 @@ def test_clients_without_the_mod_end_by_their_answers(clients, start, tools):
     strategy.start(grid, start, num_rounds=20)
     assert strategy.exhausted == {0, 1, 2, 3}
     assert len(strategy.history) == 6
+
+
+def test_limits_of_clients_that_have_schedules_of_their_own(tools) -> None:
+    schedules = {0: FixedHorizon(8.0, 1), 1: FixedHorizon(8.0, 3), 2: FixedHorizon(8.0, 2)}
+    chooser = pausefl.Selector([1.0] * 3, 3, schedule=schedules)
+    strategy = tools.wrapped(chooser=chooser, names="node")
+    learn = strategy._available.learn
+    learn({0: 1, 1: 1})
+    assert strategy.exhausted == {0}
+    chooser.select(allow_fewer=True)
+    chooser.observe({})
+    chooser.select(allow_fewer=True)
+    chooser.observe({})  # silent twice: 1 has made 3 by the server's guess, and 2 has made 2
+    learn({}, answered=[2])
+    assert strategy.exhausted == {0, 2}
+    assert chooser.cohort.releases.tolist() == [1, 2, 2]  # whoever has not answered may be asked once more
