@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 _MANUAL = Path(__file__).resolve().parent.parent / "docs" / "simulator.md"
 
@@ -81,6 +81,9 @@ def _usage(parameter: Any) -> str:
 
 def _kind(annotation: Any) -> str:
     choices = get_args(annotation)
+    for inner in choices:
+        if get_origin(inner) is Literal:  # one that may be left out
+            return _kind(inner)
     if choices and all(isinstance(choice, str) for choice in choices):
         return ", ".join(f"`{choice}`" for choice in choices)
     kinds = [kind for kind in choices or (annotation,) if kind is not type(None)]

@@ -59,7 +59,7 @@ def test_a_reply_holds_a_noised_model_and_what_is_allowed_and_nothing_else(clien
     assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 17}
     assert set(reply.content) == {"arrays", "metrics", "pausefl"}
     level = PrivUnit(l2=1.0).noise_level(15, FixedHorizon(8.0, 4).epsilon(1))
-    assert Note.of(reply) == Note("client-0", 1, level=level)
+    assert Note.of(reply) == Note("client-0", 1, level=level, left=pytest.approx(0.75), next_noise=level.noise)
     [charge] = client.ledger.charges("client-0")
     assert (charge.release, charge.noise, charge.unit) == ("run/1", "secure", "update")
     assert charge.epsilon == FixedHorizon(8.0, 4).epsilon(1)
@@ -105,7 +105,8 @@ def test_a_repeated_message_gets_the_same_bytes_and_the_app_is_not_asked(client)
     assert same(first, again)
     assert dict(first.content["metrics"]) == dict(again.content["metrics"])
     level = PrivUnit(l2=1.0).noise_level(15, FixedHorizon(8.0, 4).epsilon(1))
-    told = Note("client-0", 1, level=level), Note("client-0", 1, replayed=True, level=level)
+    ahead = {"level": level, "left": pytest.approx(0.75), "next_noise": level.noise}
+    told = Note("client-0", 1, **ahead), Note("client-0", 1, replayed=True, **ahead)
     assert (Note.of(first), Note.of(again)) == told
     assert client.charges == len(client.seen) == 1
 
@@ -235,7 +236,7 @@ def test_hello_tells_name_and_count_and_touches_no_data(client):
     client.ask()
     reply = client.ask(round=0, more={"hello": True})
     assert set(reply.content) == {"pausefl"}
-    assert dict(reply.content["pausefl"]) == {"name": "client-0", "releases": 1}
+    assert dict(reply.content["pausefl"]) == {"name": "client-0", "releases": 1, "left": pytest.approx(0.75)}
     assert len(client.seen) == client.charges == 1
 
 

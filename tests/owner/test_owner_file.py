@@ -111,7 +111,11 @@ def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode)
         ("releases = 4", "decay = 0.1\nreleases = 4", "schedule.decay is not a known key"),
         ('kind = "laplace"', 'kind = "nothing"', "mechanism.kind is 'nothing'"),
         ("releases = 4", "releases = 4.0", "schedule.releases is 4.0, but must be a valid integer"),
-        ('unit = "coordinate"', 'unit = "all"', "mechanism.unit is 'all', but must be 'coordinate' or 'update'"),
+        (
+            'unit = "coordinate"',
+            'unit = "all"',
+            "mechanism.unit is 'all', but must be 'coordinate', 'update' or 'record'",
+        ),
         ("width = 0.5", "l1 = 0.5", "left out with unit='coordinate'"),
         ('"keep-local"', '"send"', "mechanism.batch_norm is 'send'"),
         ('"clinic"', '"clinic-{partition-id}"', "braces are for files with simulation = true; write the name out"),

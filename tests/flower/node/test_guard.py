@@ -73,7 +73,8 @@ def test_an_app_without_the_mod_is_noised_and_charged(node: Any, kit: ModuleType
     assert node.charges == 1
     assert reply.content["metrics"] == {"num-examples": 1}
     note = dict(reply.content["pausefl"])
-    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0}
+    left = {"left": pytest.approx(0.875), "next-noise": note["noise"]}
+    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0, **left}
     assert np.linalg.norm(kit.update(reply)) > 3  # the clip is 1: the rest is noise
 
 
@@ -229,7 +230,8 @@ def test_what_is_not_charged_does_not_look_into_the_data_folders(
     monkeypatch.setattr(Box, "check_folders", lambda self: looked.append(node.charges))
     hello = kit.request()
     hello.content["pausefl"]["hello"] = True
-    assert node.guard.answer(bundle, hello, node.context).content["pausefl"] == {"name": "clinic", "releases": 0}
+    told = node.guard.answer(bundle, hello, node.context).content["pausefl"]
+    assert told == {"name": "clinic", "releases": 0, "left": 1.0}
     assert node.ask(bundle, kind="query.rehearsal").has_content()
     assert node.ask(bundle, kind="evaluate").has_error() and node.ask(b"").has_error()
     assert looked == []
@@ -404,7 +406,8 @@ def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int)
     assert list(reply.content) == ["arrays", "metrics", "pausefl"]
     assert reply.content["metrics"] == {"num-examples": 1}
     note = dict(reply.content["pausefl"])
-    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0}
+    left = {"left": pytest.approx(0.875), "next-noise": note["noise"]}
+    assert note == {"name": "clinic", "releases": 1, "noise": note["noise"], "signal": 1.0, **left}
     assert np.linalg.norm(kit.update(reply)) < 1e3  # of an update whose entries are a million, the clip left 1
 
 

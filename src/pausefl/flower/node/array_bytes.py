@@ -40,6 +40,6 @@ def from_bytes(
         raise InvalidValueError(f"the app returned {len(given)} bytes, but the model has {size}")
     tensors, place, rows = {}, 0, (count,) if records else ()
     for name, old in model.items():
-        tensors[name] = np.frombuffer(given, old.dtype, count * old.size, place).reshape(*rows, *old.shape)
+        tensors[name] = np.frombuffer(given, old.dtype, count * old.size, place).reshape((*rows, *old.shape))
         place += count * old.nbytes
     return tensors
