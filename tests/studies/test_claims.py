@@ -12,6 +12,7 @@ from pausefl.studies.claims.claim import Estimate
 from pausefl.studies.claims.page import CLAIMS, OURS, claims_page, judged
 from pausefl.studies.evidence import Evidence, gather
 from pausefl.studies.measured.budgets import Budgets
+from pausefl.studies.measured.units import Units
 from pausefl.studies.measured.study import MeasuredRows
 
 ROUNDS = 30
@@ -63,6 +64,36 @@ def test_whole_update_budgets_are_judged(tmp_path: Path) -> None:
     assert [verdicts for text, verdicts in found.items() if "nearly as fast" in text] == [["holds"]]
     assert [verdicts for text, verdicts in found.items() if "as accurate as random" in text] == [["holds"]]
     assert [verdicts for text, verdicts in found.items() if "on the way" in text] == [["holds"]]
+
+
+def test_units_are_judged_beside_each_other(tmp_path: Path) -> None:
+    fixed = {"data": "d", "clients": 9.0}
+    rows = [
+        fixed | {"unit": unit, "budget": budget, "accuracy": accuracy + 0.1 * seed, "seed": seed}
+        for unit, budget, accuracy in (
+            ("none", 1.0, 90.0), ("record", 0.2, 60.0), ("record", 1.0, 88.0), ("record", 4.0, 20.0),
+            ("update", 1.0, 30.0), ("update", 4.0, 70.0), ("coordinate", 1.0, 89.0),
+        )
+        for seed in range(3)
+    ]  # fmt: skip
+    for seed in range(3):
+        for policy, seconds in (("pause", 0.8), ("random", 1.0 + 0.1 * seed)):
+            for study, unit in (("pupils", "record"), ("other", "update")):
+                privacy = {"mechanism": "gaussian", "unit": unit}
+                write_run(tmp_path / "results" / study / policy / f"seed-{seed}", policy, seed, accuracy=90.0,
+                          latency=seconds, leakage=1.0, more={"privacy": privacy})  # fmt: skip
+    evidence = Evidence(gather(tmp_path / "results").runs, {"units": MeasuredRows(Units, rows)})
+    found = {claim.text: {one.study: one.verdict for one in findings} for claim, findings in judged(evidence)}
+    [learned] = [verdicts for text, verdicts in found.items() if "every single record is protected" in text]
+    assert learned == {
+        "units: d, 9 clients, epsilon 0.2": "does not hold", "units: d, 9 clients, epsilon 1": "holds",
+    }  # fmt: skip
+    [cheaper] = [verdicts for text, verdicts in found.items() if "costs less accuracy" in text]
+    assert cheaper == {
+        "units: d, 9 clients, epsilon 1": "holds", "units: d, 9 clients, epsilon 4": "does not hold",
+    }  # fmt: skip
+    [sooner] = [verdicts for text, verdicts in found.items() if "Where single records" in text]
+    assert sooner == {"pupils": "holds"}
 
 
 def test_a_policy_that_is_late_is_behind_on_the_way_though_it_ends_as_high(tmp_path: Path) -> None:

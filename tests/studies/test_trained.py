@@ -14,7 +14,7 @@ from pausefl.studies.measured import KINDS
 from pausefl.studies.study import Order
 from pausefl.studies.trained import TrainedStudy
 
-BEYOND = ["never-collapse", "whole-update", "whole-update-noniid"]
+BEYOND = ["chem97", "never-collapse", "whole-update", "whole-update-noniid"]
 PAPER = [
     "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
     "small-iid-r2", "small-noniid",
@@ -29,7 +29,7 @@ def trained(name: str) -> TrainedStudy:
 
 def test_the_papers_studies_are_all_there() -> None:
     assert study_names() == sorted([*KINDS, *PAPER, *BEYOND, "plan-verdicts"])
-    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "plan-verdicts"])
+    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "plan-verdicts", "units"])
 
 
 @pytest.mark.parametrize("name", PAPER)

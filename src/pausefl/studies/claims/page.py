@@ -9,11 +9,12 @@ from pausefl.studies.claims.beyond_claims import BEYOND
 from pausefl.studies.claims.claim import Claim, Finding
 from pausefl.studies.claims.measurement_claims import MEASURED
 from pausefl.studies.claims.training_claims import TRAINED
+from pausefl.studies.claims.unit_claims import UNIT_CLAIMS
 from pausefl.studies.claims.whole_update_claims import WHOLE_UPDATE
 from pausefl.studies.evidence import Evidence
 from pausefl.studies.load import names_beyond_the_paper
 
-OURS = (*WHOLE_UPDATE, *BEYOND)
+OURS = (*WHOLE_UPDATE, *UNIT_CLAIMS, *BEYOND)
 """Claims of our own, about what the paper does not have."""
 CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *OURS)
 
