@@ -12,8 +12,8 @@ from pausefl.studies.claims.claim import Estimate
 from pausefl.studies.claims.page import CLAIMS, OURS, claims_page, judged
 from pausefl.studies.evidence import Evidence, gather
 from pausefl.studies.measured.budgets import Budgets
-from pausefl.studies.measured.units import Units
 from pausefl.studies.measured.study import MeasuredRows
+from pausefl.studies.measured.units import Units
 
 ROUNDS = 30
 
