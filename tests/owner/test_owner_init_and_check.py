@@ -27,7 +27,8 @@ from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.owner.second_note_place import second_note_folder
-from pausefl.privacy import FixedHorizon, PrivUnit, SqliteLedger
+from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit, SqliteLedger
+from pausefl.privacy.ledger.charge import alone_epsilon
 
 MODEL = {"w": np.zeros(100, dtype=np.float32)}
 
@@ -84,6 +85,18 @@ def test_what_is_made_can_be_used_at_once_and_is_for_its_owner_only(tmp_path: Pa
     assert release(tmp_path / "clinic" / "owner.toml").releases == 1
 
 
+def test_who_counts_the_records_protects_each_of_them(tmp_path: Path) -> None:
+    owner = init_owner(tmp_path / "clinic", "clinic", records=479)
+    assert (owner.schedule, owner.mechanism) == (FixedHorizon(1.0, 20), Gaussian(1.0, 1e-6, "record"))
+    assert (owner.examples, owner.mechanism.composition) == (479, "zcdp")
+    assert release(tmp_path / "clinic" / "owner.toml").numbers == {"num-examples": 479}
+    chosen = init_owner(
+        tmp_path / "other", "other", unit="record", records=7, budget=4.0, releases=12, clip=0.5, delta=1e-5
+    )  # fmt: skip
+    assert (chosen.schedule, chosen.mechanism) == (FixedHorizon(4.0, 12), Gaussian(0.5, 1e-5, "record"))
+    assert init_owner(tmp_path / "whole", "whole", unit="update").mechanism == PrivUnit(1.0)
+
+
 @pytest.mark.parametrize("there", ["owner.toml", "ledger.db", "ledger.db-replies"])
 @pytest.mark.parametrize("kind", ["file", "dangling link"])
 def test_nothing_is_overwritten(tmp_path: Path, there: str, kind: str) -> None:
@@ -114,6 +127,10 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
         ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a moderate one"),
         ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
+        ({"unit": "record"}, "say how many records there are"), ({"unit": "patient"}, "'update' or 'record'"),
+        ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),
+        ({"delta": 1e-6}, "delta is 1e-06, but must be left out"), ({"records": 7, "delta": 0.5}, "delta"),
+        ({"records": 7, "budget": 1e-9}, "raise the budget, or make fewer releases"),
     ],
 )  # fmt: skip
 def test_terms_that_could_not_be_used_make_nothing(tmp_path: Path, terms: dict[str, Any], said: str) -> None:
@@ -159,6 +176,46 @@ PRIVUNIT = 'kind = "privunit"'
 def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str, new: str, said: str) -> None:
     init_owner(tmp_path, "clinic")
     [warning] = check_owner(edited(tmp_path / "owner.toml", old, new), 50).warnings
+    assert said in warning
+
+
+def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init_owner(tmp_path / "whole", "whole")
+    init_owner(tmp_path / "records", "records", records=479)
+    assert (
+        "  protected: the whole update, any two inputs\n"
+        in called(capsys, "owner", "check", tmp_path / "whole/owner.toml")[1]
+    )
+    for file in [tmp_path / "records" / "owner.toml"] * 2:  # before and after the first release
+        told = called(capsys, "owner", "check", file, "--dimension", 100)[1]
+        assert (
+            "  protected: one record, any one record replaced; delta 1e-06 for life; the number of records, 479" in told
+        )
+        assert "  budget for the whole update: none: nothing is promised about all records together\n" in told
+        assert "fixed: name, budget, delta, schedule and unit" in told and "WARNING" not in told
+        release(file)
+    found = check_owner(file)
+    mechanism, [charge] = Gaussian(1.0, 1e-6, "record"), SqliteLedger(file.with_name("ledger.db")).charges("records")
+    assert (found.unit, found.whole_budget, found.spent) == ("record", None, charge.epsilon)
+    assert found.noise_to_signal == pytest.approx(
+        mechanism.noise_to_signal(100, alone_epsilon(charge, mechanism)) / 479
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "terms", "said"),
+    [
+        (1, {}, "replies.examples is 1"),
+        (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
+        (479, {"budget": 20.1}, "above 20 the promise is next to nothing"),
+        (9, {"delta": 8e-4}, "near the limit of 0.001"),
+    ],
+)  # fmt: skip
+def test_terms_for_records_that_promise_nothing_are_warned_about(
+    tmp_path: Path, records: int, terms: dict[str, Any], said: str
+) -> None:
+    init_owner(tmp_path, "clinic", records=records, **terms)
+    [warning] = check_owner(tmp_path / "owner.toml").warnings
     assert said in warning
 
 

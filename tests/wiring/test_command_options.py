@@ -409,6 +409,13 @@ OPTIONS = (
            lambda *both: [owned(s).schedule for s in both] == [FixedHorizon(8.0, 8), FixedHorizon(4.0, 8)]),
     Option("owner init", "releases", ("a --name x", "a --name x --releases 4"),
            lambda *both: [owned(s).schedule for s in both] == [FixedHorizon(8.0, 8), FixedHorizon(8.0, 4)]),
+    Option("owner init", "unit", ("a --name x --unit update", "a --name x --unit record --records 7"),
+           lambda *both: [owned(s).mechanism.guarantee.unit for s in both] == ["update", "record"]),
+    Option("owner init", "records", ("a --name x --records 7", "a --name x --records 8"),
+           lambda *both: [owned(s).examples for s in both] == [7, 8]),
+    Option("owner init", "delta", ("a --name x --records 7", "a --name x --records 7 --delta 1e-7"),
+           lambda *both: [owned(s).mechanism for s in both]
+           == [Gaussian(1.0, 1e-6, "record"), Gaussian(1.0, 1e-7, "record")]),
     Option("owner init", "clip", ("a --name x", "a --name x --clip 0.5"),
            lambda *both: [owned(s).mechanism for s in both] == [PrivUnit(1.0), PrivUnit(0.5)]),
     Option("owner check", "file", ("@one/owner.toml --json", "@two/owner.toml --json"),

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import click
 import typer
 
 from pausefl.cli import app
@@ -27,15 +28,40 @@ app.add_typer(commands, rich_help_panel=PRIVACY)
 def init(
     folder: Annotated[Path, typer.Argument(help="Where owner.toml and ledger.db are made; on a local disk.")],
     name: Annotated[str, typer.Option(help="How the server knows this data, for life.")],
-    budget: Annotated[float, typer.Option(help="Epsilon of all releases together, for life.")] = 8.0,
-    releases: Annotated[int, typer.Option(help="How often this data takes part at most, for life.")] = 8,
-    clip: Annotated[float, typer.Option(help="The length that every update is brought to.")] = 1.0,
+    records: Annotated[
+        int | None, typer.Option(min=1, help="How many records there are at most; then each of them is protected.")
+    ] = None,
+    unit: Annotated[
+        Literal["record", "update"] | None,
+        typer.Option(
+            click_type=click.Choice(["record", "update"]),
+            help="What is protected: each single record, or the whole update; records if you count them.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of all releases together, for life; left out, 1 for records and 8 for updates."),
+    ] = None,
+    releases: Annotated[
+        int | None,
+        typer.Option(
+            help="How often this data takes part at most, for life; left out, 20 for records and 8 for updates."
+        ),
+    ] = None,
+    clip: Annotated[
+        float, typer.Option(help="The length that every update, or each record's contribution, is bounded by.")
+    ] = 1.0,
+    delta: Annotated[
+        float | None, typer.Option(help="How likely the promise about a record may fail, for life; left out, 1e-6.")
+    ] = None,
 ) -> None:
     """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten."""
     from pausefl.owner.owner_init import FILE, LEDGER, init_owner
 
     done = "took up" if (folder / LEDGER).exists() else "made"
-    owner = init_owner(folder, name, budget=budget, releases=releases, clip=clip)
+    owner = init_owner(
+        folder, name, unit=unit, records=records, budget=budget, releases=releases, clip=clip, delta=delta
+    )  # fmt: skip
     made = (folder, folder / FILE, folder / LEDGER, f"{name}-{date.today().isoformat()}.db")
     where, file, ledger, copy = (quote(str(path)) for path in made)
     typer.echo(f"made {file}: read it, change it if you must, then run: pausefl owner check {file}")
@@ -65,11 +91,13 @@ def _lines(found: Check) -> list[str]:
     ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or "none: the budget is gone"
     ahead = f"retired at {found.retired}, for ever" if found.retired else f"epsilon of the next releases: {ahead}"
     whole = "unknown; give --dimension" if found.whole_budget is None else f"{found.whole_budget:g}"
+    whole = "none: nothing is promised about all records together" if found.unit == "record" else whole
     return [
         f"{found.name}: {'a simulation' if found.simulation else found.ledger}",
         *([f"  second note: {found.second_note}"] if found.second_note else []),
         f"  schedule: {found.schedule}",
         f"  mechanism: {found.mechanism}, unit: {found.unit}",
+        f"  protected: {found.protected}",
         f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
         f"{left_text(found.left, found.budget)} left",
         f"  {ahead}",

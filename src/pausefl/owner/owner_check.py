@@ -16,6 +16,7 @@ from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.owner.second_note_place import forgetful_places
 from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, alone_epsilon, next_charge
+from pausefl.privacy.mechanisms.base import PROTECTED
 from pausefl.privacy.schedule import schedule_text
 from pausefl.system.private_file import user_text
 from pausefl.types import Epsilon
@@ -24,6 +25,8 @@ _AHEAD = 3
 """How many of the next releases are told."""
 _MOST: Epsilon = 20.0
 """A budget above this promises next to nothing: an attacker may be e^20 times surer than before."""
+_FAILING = 0.1
+"""With a delta of more than this over the number of records, one record might be given away whole."""
 _MANY = 100
 """Releases to reckon with under a schedule that never ends."""
 
@@ -33,9 +36,10 @@ class Check:
     """The terms of an owner's file, and the state of its ledger; of a simulation's file only the terms.
 
     ``second_note`` is where the ledger's head is noted once more, outside the owner's folder; None in a simulation.
-    ``retired`` is when the rest was spent for ever, None if it was not.  ``whole_budget`` is what the budget means for
-    an update as a whole; ``noise_to_signal`` is the length of the noise of the next release over the longest update,
-    both if the ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
+    ``protected`` says in words what the promise is about.  ``retired`` is when the rest was spent for ever, None if it
+    was not.  ``whole_budget`` is what the budget means for an update as a whole, None where nothing is promised about
+    it; ``noise_to_signal`` is the length of the noise of the next release over the longest update, both if the
+    ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Check:
     schedule: str
     mechanism: str
     unit: str
+    protected: str
     releases: int
     budget: Epsilon
     spent: Epsilon
@@ -77,12 +82,22 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         second_note=None if owner.simulation else str(witness_path(owner.ledger_id)),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
+        protected=_protected(owner),
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
         whole_budget=whole, noise_to_signal=math.sqrt(level.noise / level.signal) if level else None,
         fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
     )  # fmt: skip
+
+
+def _protected(owner: Owner) -> str:
+    """Say what nobody can tell, up to epsilon: between which two inputs."""
+    guarantee = owner.mechanism.guarantee
+    if guarantee.unit != "record":
+        return PROTECTED[guarantee.unit]
+    slack = f"delta {guarantee.delta:g} " + ("for life" if owner.mechanism.composition == "zcdp" else "per release")
+    return f"{PROTECTED['record']}; {slack}; the number of records, {owner.examples}, is public"
 
 
 def _charges(owner: Owner) -> Sequence[Charge]:
@@ -113,7 +128,8 @@ def _next(owner: Owner, charges: Sequence[Charge]) -> list[Charge]:
 
 
 def _fixed(owner: Owner, begun: bool) -> str:
-    what = "name, budget, schedule and unit"
+    delta = ", delta" if owner.mechanism.composition == "zcdp" else ""
+    what = f"name, budget{delta}, schedule and unit"
     if owner.simulation:
         return "nothing: every simulated run has a ledger of its own"
     return f"{what} for ever" if begun else f"{what}, by the first release; then no file can change them"
@@ -128,6 +144,10 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
     if guarantee.unit == "record" and owner.examples == 1:
         found.append("replies.examples is 1, but the noise is for the sum of all records: say how many there are")
+    if guarantee.unit == "record" and guarantee.delta * owner.examples > _FAILING:
+        found.append(
+            f"delta is {guarantee.delta:g}, but must be far below 1 / {owner.examples}, the share of one record"
+        )
     if guarantee.unit != "coordinate" and budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
     found += [] if owner.simulation else forgetful_places(owner.ledger)

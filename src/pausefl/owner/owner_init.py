@@ -6,10 +6,12 @@ import errno
 import fcntl
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import Literal
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import replies_folder
@@ -38,31 +40,54 @@ kind = "fixed-horizon"
 {budget}  # epsilon of all releases together: the smaller, the stronger the promise
 releases = {releases}  # how often you take part at most; every release has the same share
 
-[mechanism]  # how an update is bounded and noised before it leaves
-kind = "privunit"  # a promise about the whole update, not about each of its numbers alone
-{clip}  # the length that every update is brought to
+{mechanism}
 batch_norm = "refuse"  # or "keep-local": statistics of batch norms stay here; or "noise": they leave noised
 
 [replies]
-examples = 1  # what you tell as your number of examples, whatever the true one is
+{examples}
 keep = 2  # replies kept on this disk, to be sent again if they are asked for again
 """
 
+_UPDATE = """\
+[mechanism]  # how an update is bounded and noised before it leaves
+kind = "privunit"  # a promise about the whole update, not about each of its numbers alone
+{clip}  # the length that every update is brought to"""
+_ANY_NUMBER = "examples = 1  # what you tell as your number of examples, whatever the true one is"
 
-def init_owner(folder: Path, name: str, *, budget: float = 8.0, releases: int = 8, clip: float = 1.0) -> Owner:
+_RECORD = """\
+[mechanism]  # how the contribution of each record is bounded, and their sum noised, before it leaves
+kind = "gaussian"
+unit = "record"  # a promise about each single record: nobody can tell whether it was replaced by another
+{clip}  # the length that no record's contribution exceeds
+{delta}  # how likely the promise may fail, for all releases together; fixed by the first release"""
+_RECORDS = "examples = {records}  # how many records you have at most; every server is told this number"
+
+_BUDGET, _RELEASES = {"update": 8.0, "record": 1.0}, {"update": 8, "record": 20}
+"""What an owner gets who says nothing: a moderate promise about the whole update, or a strong one about each record."""
+_DELTA = 1e-6
+
+
+def init_owner(
+    folder: Path, name: str, *, unit: Literal["update", "record"] | None = None, records: int | None = None,
+    budget: float | None = None, releases: int | None = None, clip: float = 1.0, delta: float | None = None,
+) -> Owner:  # fmt: skip
     """Make file and ledger for data that never took part before; nothing is overwritten, and links are refused.
+
+    Who says how many ``records`` there are gets terms that protect each of them, who does not gets terms that protect
+    the whole update.  ``delta`` is for records only.
 
     The owner's file comes last.  Whatever stops this before leaves nothing that could release anything, and the same
     call finishes it.
     """
-    _check_terms(folder, name, budget, releases, clip)  # before anything is made
+    terms = _terms(name, unit, records, budget, releases, clip, delta)
+    _check_terms(folder, name, terms(id="0" * 32))  # before anything is made
     require_second_note_folder(folder / LEDGER)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_private_folder(folder, "folder")
         with _alone_in(folder):
             ledger = _ledger(folder)
-            _write_last(folder / FILE, _text(name, ledger.id, budget, releases, clip))
+            _write_last(folder / FILE, terms(id=ledger.id))
         sync_folder(folder.absolute().parent)
     except PauseError:
         raise
@@ -83,14 +108,13 @@ def name_beside(ledger: SqliteLedger) -> str | None:
     return owner.name if owner.ledger_id == ledger.id else None
 
 
-def _check_terms(folder: Path, name: str, budget: float, releases: int, clip: float) -> None:
+def _check_terms(folder: Path, name: str, text: str) -> None:
     """Refuse terms under which not one release could be made."""
-    fine = is_finite(budget) and budget > 0.0
-    require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
-    terms = owner_of(tomllib.loads(_text(name, "0" * 32, budget, releases, clip)), folder, {})
+    terms = owner_of(tomllib.loads(text), folder, {})
     try:
         release_price(terms.schedule, 1, terms.mechanism, (), 0.0, name)
     except BudgetExceededError:
+        budget, releases = terms.schedule.budget, terms.schedule.limit or 1
         raise ConfigError(
             f"budget is {budget:g} for {releases} releases, which leaves epsilon {budget / releases:g} for each, but "
             f"{terms.mechanism.name} needs {terms.mechanism.least_epsilon:g}; raise the budget, or make fewer releases"
@@ -153,8 +177,27 @@ def _write_last(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
-def _text(name: str, ledger_id: str, budget: float, releases: int, clip: float) -> str:
-    return _TEXT.format(
-        name=toml_text({"name": name}).rstrip("\n"), ledger=LEDGER, id=ledger_id,
-        budget=f"budget = {float(budget)!r}", releases=releases, clip=f"l2 = {float(clip)!r}",
+def _terms(
+    name: str, unit: str | None, records: int | None, budget: float | None, releases: int | None, clip: float,
+    delta: float | None,
+) -> Callable[..., str]:  # fmt: skip
+    """Return what makes the owner's file of the ``id`` of its ledger."""
+    unit = unit or ("update" if records is None else "record")
+    require(unit in _BUDGET, "unit", unit, "'update' or 'record'", "choose what is protected")
+    if unit == "record":
+        require(records is not None, "records", records, "a whole number above 0", "say how many records there are")
+    else:
+        for what, value in (("records", records), ("delta", delta)):
+            require(value is None, what, value, f"left out where the unit is {unit!r}", "or protect single records")
+    budget = _BUDGET[unit] if budget is None else budget
+    fine = is_finite(budget) and budget > 0.0
+    require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
+    mechanism, examples = (_RECORD, _RECORDS) if unit == "record" else (_UPDATE, _ANY_NUMBER)
+    return partial(
+        _TEXT.format, name=toml_text({"name": name}).rstrip("\n"), ledger=LEDGER,
+        budget=f"budget = {float(budget)!r}", releases=_RELEASES[unit] if releases is None else releases,
+        mechanism=mechanism.format(
+            clip=f"l2 = {float(clip)!r}", delta=f"delta = {_DELTA if delta is None else float(delta)!r}"
+        ),
+        examples=examples.format(records=records),
     )  # fmt: skip
