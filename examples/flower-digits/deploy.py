@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -25,6 +26,8 @@ from pathlib import Path
 from pausefl.owner.owner_init import init_owner
 
 HERE = Path(__file__).parent
+RECORDS, DELTA = 1437, 1e-5  # digits that the clients share; how likely the promise about one of them may fail
+TERMS = {"record": (4.0, 12), "update": (40.0, 4)}  # what is protected: the budget, and how many releases share it
 BIN = Path(sys.executable).parent
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -71,8 +74,8 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, nodes: int = 3, *, tls: bool = False, budget: float = 40.0, releases: int = 4,
-        delays: Iterable[float] = (0.0, 0.5, 1.5), simulation: bool = False,
+        self, folder: Path, nodes: int = 3, *, tls: bool = False, unit: str = "record", budget: float | None = None,
+        releases: int | None = None, delays: Iterable[float] = (0.0, 0.5, 1.5), simulation: bool = False,
     ) -> None:  # fmt: skip
         self._simulation = simulation
         self.folder, self.nodes, self.tls = folder.absolute(), nodes, tls
@@ -83,10 +86,10 @@ class Deployment:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.home.mkdir(parents=True, exist_ok=True)
         if simulation:  # all clients share one file, and every run has a ledger of its own
-            shutil.copy(HERE / "simulation.toml", self.folder)
-            self.env["PAUSEFL_OWNER"] = str(self.folder / "simulation.toml")
+            file = "simulation.toml" if unit == "record" else "simulation-update.toml"
+            self.env["PAUSEFL_OWNER"] = str(shutil.copy(HERE / file, self.folder))
         for node in range(0 if simulation else nodes):
-            self.add_owner(node, budget, releases)
+            self.add_owner(node, unit, budget or TERMS[unit][0], releases or TERMS[unit][1])
         if tls:
             self._make_keys()
         trust = f'root-certificates = "{self.folder / "ca.crt"}"' if tls else "insecure = true"
@@ -98,10 +101,12 @@ class Deployment:
         """Return where a client's own files are: owner.toml, ledger.db."""
         return self.folder / f"client-{node}"
 
-    def add_owner(self, node: int, budget: float, releases: int) -> None:
+    def add_owner(self, node: int, unit: str, budget: float, releases: int) -> None:
         """Make a client's owner's file and ledger, unless it has them: what ``pausefl owner init`` does."""
         if not self.owner_folder(node).exists():
-            init_owner(self.owner_folder(node), f"client-{node}", budget=budget, releases=releases)
+            records, delta = (math.ceil(RECORDS / self.nodes), DELTA) if unit == "record" else (None, None)
+            where, name = self.owner_folder(node), f"client-{node}"
+            init_owner(where, name, records=records, budget=budget, releases=releases, delta=delta)
 
     def __enter__(self) -> Deployment:
         try:
@@ -230,15 +235,18 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help="TLS, and SuperNodes authenticated by key")
     parser.add_argument("--folder", type=Path, default=Path("deployment"))
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--unit", choices=["record", "update"], default="record", help="what new owners' files protect")
     given = parser.parse_args()
-    with Deployment(given.folder, given.nodes, tls=given.tls) as deployment:
+    with Deployment(given.folder, given.nodes, tls=given.tls, unit=given.unit) as deployment:
         if given.what == "up":
-            print(f"FLWR_HOME={deployment.home} flwr run {HERE} here --stream    # Ctrl-C here stops everything")
+            unit = "" if given.unit == "record" else " --run-config 'unit=\"update\" per-round=2'"
+            print(f"FLWR_HOME={deployment.home} flwr run {HERE} here --stream{unit}    # Ctrl-C here stops everything")
             signal.sigwait([signal.SIGINT, signal.SIGTERM])
             return
         log = deployment.folder / "run.log"
         names = {"names": "registered"} if given.tls else {}
-        code = deployment.begin_run(HERE, {"clients": given.nodes, **names}, log).wait()
+        together = {"clients": given.nodes, "per-round": given.nodes if given.unit == "record" else 2}
+        code = deployment.begin_run(HERE, {"unit": given.unit, **together, **names}, log).wait()
         print(log.read_text())
     sys.exit(code)
 

@@ -1,13 +1,18 @@
-"""The client app: it trains as if there were no privacy; the mod decides what leaves."""
+"""The client app: it trains as if there were no privacy; the mod decides what leaves.
+
+Which unit is protected is for the data owner to say, and the app has to return what goes with it: a row for each record
+with what that record adds to the model, or the trained model.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from digits_app.task import accuracy, client_data, made_up_data, train
+from digits_app.task import accuracy, client_data, contributions, made_up_data, train
 from pausefl.flower import PrivateUpdate
 from pausefl.learn.features import Matrix
 
@@ -17,16 +22,17 @@ app = ClientApp(mods=[PrivateUpdate()])
 @app.train()
 def train_digits(msg: Message, context: Context) -> Message:
     x, y = own_data(context)
-    weights = train(received(msg), x, y)
+    weights = received(msg)
+    trained = work(context)(weights, x, y)
     time.sleep(float(context.node_config.get("delay", 0.0)))  # a slower machine, for the show
     metrics = MetricRecord({"num-examples": len(x), "accuracy": accuracy(weights, x, y)})  # the mod drops the accuracy
-    return Message(RecordDict({"arrays": ArrayRecord([weights]), "metrics": metrics}), reply_to=msg)
+    return Message(RecordDict({"arrays": ArrayRecord([trained]), "metrics": metrics}), reply_to=msg)
 
 
 @app.query("rehearsal")
 def rehearse_digits(msg: Message, context: Context) -> Message:
     """The same work on made-up digits, before the first round: the server learns how fast this machine is."""
-    train(received(msg), *made_up_data(int(context.node_config.get("examples", 480))))
+    work(context)(received(msg), *made_up_data(int(context.node_config.get("examples", 480))))
     time.sleep(float(context.node_config.get("delay", 0.0)))
     return Message(msg.content, reply_to=msg)  # nobody looks at it
 
@@ -37,6 +43,10 @@ def evaluate_digits(msg: Message, context: Context) -> Message:
     x, y = own_data(context)
     metrics = MetricRecord({"num-examples": len(x), "accuracy": accuracy(received(msg), x, y)})
     return Message(RecordDict({"metrics": metrics}), reply_to=msg)
+
+
+def work(context: Context) -> Callable[[Matrix, Matrix, Matrix], Matrix]:
+    return contributions if context.run_config["unit"] == "record" else train
 
 
 def received(msg: Message) -> Matrix:
