@@ -21,11 +21,13 @@ import pytest
 
 import pausefl
 from pausefl.flower import Checkpoint
-from pausefl.privacy import FixedHorizon, SqliteLedger, suggest
+from pausefl.privacy import FixedHorizon, Gaussian, SqliteLedger, suggest
+from pausefl.privacy.ledger.charge import leaked, rho_share
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower-digits"
-HORIZON = FixedHorizon(budget=40.0, releases=20)
+HORIZON, DELTA = FixedHorizon(budget=4.0, releases=20), 1e-5
+RECORDS = Gaussian(l2=1.0, delta=DELTA, unit="record")
 
 
 def load_script() -> Any:
@@ -53,7 +55,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def deployment(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One SuperLink and three SuperNodes, the first of them slow; plaintext."""
+    """One SuperLink and three SuperNodes, the first of them slow, that protect each record; plaintext."""
     folder = tmp_path_factory.mktemp("deployment")
     script = load_script()
     with pytest.MonkeyPatch.context() as patch:
@@ -79,8 +81,8 @@ class Run:
             self.process.kill()
         self.process.wait()
 
-    def end(self) -> str:
-        self.process.wait(timeout=patience(150))
+    def end(self, seconds: float = 150) -> str:
+        self.process.wait(timeout=patience(seconds))
         return self.log.read_text(errors="replace")
 
 
@@ -105,7 +107,7 @@ def releases(deployment: Any, since: list[int]) -> list[list[str]]:
 
 def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_received(deployment: Any) -> None:
     before, state = counts(deployment), deployment.folder / "first.state"
-    with Run(deployment, "first", rounds=3, checkpoint=str(state)) as run:
+    with Run(deployment, "first", **{"rounds": 3, "per-round": 2, "checkpoint": str(state)}) as run:
         said = run.end()
     found = Checkpoint.read(state)
     assert found.round == 3, said
@@ -121,8 +123,9 @@ def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_receiv
         received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
         assert fresh == received
         ledger = SqliteLedger(deployment.owner_folder(node) / "ledger.db")
-        assert ledger.spent(f"client-{node}") == pytest.approx(float(HORIZON.spent(before[node] + len(fresh))))
-        assert {charge.noise for charge in charges(deployment, node)} <= {"secure"}
+        spent = leaked(RECORDS, HORIZON.budget, HORIZON.spent(before[node] + len(fresh)))[0]
+        assert ledger.spent(f"client-{node}") == pytest.approx(spent)
+        assert {(row.noise, row.unit, row.loss) for row in charges(deployment, node)} <= {("secure", "record", "zcdp")}
         ledger.verify()
     for played in found.history:
         assert played.line() in said
@@ -158,7 +161,8 @@ def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deplo
 
 def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: Any) -> None:
     before, state = counts(deployment), deployment.folder / "resumed.state"
-    with Run(deployment, "dying", rounds=4, checkpoint=str(state)):  # more than it will live to see
+    asked = {"per-round": 2, "checkpoint": str(state)}
+    with Run(deployment, "dying", rounds=4, **asked):  # more than it will live to see
         until(lambda: state.exists() and Checkpoint.read(state).round == 1, "the first round")
         after_first = counts(deployment)
         until(lambda: counts(deployment) != after_first, "a charge of the second round")
@@ -167,27 +171,30 @@ def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: An
         os.kill(pid, signal.SIGKILL)
     dead = Checkpoint.read(state)
     assert 1 <= dead.round < 4
-    with Run(deployment, "resumed", rounds=dead.round + 1, checkpoint=str(state)) as run:
+    with Run(deployment, "resumed", rounds=dead.round + 1, **asked) as run:
         said = run.end()
     found = Checkpoint.read(state)
     assert f"goes on after round {dead.round}" in said
     assert (found.run, found.round) == (dead.run, dead.round + 1), said
     assert found.history[0] == dead.history[0]
     for node, fresh in enumerate(releases(deployment, before)):
-        asked = {f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members}
+        received = {f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members}
         assert len(fresh) == len(set(fresh))
-        assert asked <= set(fresh)  # one that was asked before the crash and not after it was charged, too
+        assert received <= set(fresh)  # one that was asked before the crash and not after it was charged, too
 
 
 def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deployment: Any, tmp_path: Path) -> None:
-    """A node of its own, with two releases to give; a thousand requests go through the mod in tests/flower."""
+    """A node of its own, with two releases to give, that protects the whole update.
+
+    A thousand requests go through the mod in tests/flower.
+    """
     app = tmp_path / "hostile"
     shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__", "deployment"))
     shutil.copy(Path(__file__).with_name("hostile_server.py"), app / "digits_app" / "server.py")
-    deployment.add_owner(3, budget=4.0, releases=2)
+    deployment.add_owner(3, "update", budget=4.0, releases=2)
     deployment.start_node(3)
     try:
-        with Run(deployment, "hostile", app, checkpoint=str(tmp_path / "told.json")) as run:
+        with Run(deployment, "hostile", app, unit="update", checkpoint=str(tmp_path / "told.json")) as run:
             said = run.end()
         assert (tmp_path / "told.json").exists(), said + deployment.log("supernode-3")[-3000:]
     finally:
@@ -212,20 +219,44 @@ def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deploy
     assert all("(exhausted)" in refused[what] and "[releases: 2]" in refused[what] for what in later)
 
 
-def test_5_thirty_simulated_clients_learn_under_a_promise_about_the_whole_update(
+def test_5_three_supernodes_learn_under_a_promise_about_each_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secure noise, and a budget of 4 for life, in the settings of the example.  @@RUNS@@"""
+    monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
+    state, script = tmp_path / "records.state", load_script()
+    with script.Deployment(tmp_path / "d", delays=()) as made:
+        with Run(made, "records", timeout=patience(120), checkpoint=str(state)) as run:
+            said = run.end(400)
+        logs = [made.log(f"supernode-{node}") for node in range(3)]
+    found = Checkpoint.read(state)
+    assert found.round == 12, said
+    assert not any("training failed" in log for log in logs), logs
+    for node in range(3):
+        ledger, name = SqliteLedger(made.owner_folder(node) / "ledger.db"), f"client-{node}"
+        ledger.verify()
+        rows = ledger.charges(name)
+        assert [row.release for row in rows] == [f"{found.run}/{number}" for number in range(1, 13)], said
+        assert {(row.unit, row.noise, row.dimension, row.budget) for row in rows} == {("record", "secure", 1290, 4.0)}
+        assert {row.protects for row in rows} == {"one record, any one record replaced"}
+        assert ledger.spent(name) <= 4.0 and sum(row.delta for row in rows) == DELTA
+    assert found.state.result.evaluate_metrics_serverapp[12]["accuracy"] >= 0.85
+
+
+def test_6_thirty_simulated_clients_learn_under_a_promise_about_the_whole_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Secure noise, and a budget of 40 for life.  96 such runs ended at 92 to 98 %."""
     monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
     state, script = tmp_path / "sim.state", load_script()
-    with script.Deployment(tmp_path / "s", 30, simulation=True) as made:
-        config = {"clients": 30, "per-round": 5, "latency": "virtual", "checkpoint": str(state)}
+    with script.Deployment(tmp_path / "s", 30, simulation=True, unit="update") as made:
+        config = {"unit": "update", "clients": 30, "per-round": 5, "latency": "virtual", "checkpoint": str(state)}
         with Run(made, "sim", **config, rehearse=True) as run:
             said = run.end()
     found = Checkpoint.read(state)
     assert found.round == 18, said
     assert "3 releases of each client, 18 rounds: a model can learn so" in said
-    assert suggest(3, 2, 1290, 40.0).verdict == "cannot learn"  # what the three SuperNodes are told
+    assert suggest(3, 2, 1290, 40.0).verdict == "cannot learn"  # so three clients protect records
     assert "rehearsal: 30 of 30 answered" in said
     columns = found.selector[1]
     assert (columns["timings"] == columns["picks"] + 1).all()
@@ -242,22 +273,25 @@ def test_5_thirty_simulated_clients_learn_under_a_promise_about_the_whole_update
     assert found.state.result.evaluate_metrics_serverapp[18]["accuracy"] >= 0.85
 
 
-def test_6_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment: Any) -> None:
+def test_7_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment: Any) -> None:
     """The same clients in another deployment, where SuperNodes prove by key who they are; one of them stays away."""
     before = counts(deployment)
     if not any(before):  # else the runs before this one are the first
-        with Run(
-            deployment, "one", **{"rounds": 1, "per-round": 3, "checkpoint": str(deployment.folder / "one")}
-        ) as run:
+        with Run(deployment, "one", rounds=1, checkpoint=str(deployment.folder / "one")) as run:
             run.end()
         before = counts(deployment)
     deployment.stop()
     state = deployment.folder / "two.state"
-    with (
-        load_script().Deployment(deployment.folder, 2, tls=True) as secure,
-        Run(secure, "two", rounds=1, clients=2, names="registered", checkpoint=str(state)) as run,
-    ):
-        said = run.end()
+    secure = load_script().Deployment(deployment.folder, tls=True)
+    asked = {"rounds": 1, "per-round": 2, "names": "registered", "checkpoint": str(state)}
+    try:
+        secure.start_link()
+        for node in range(2):
+            secure.start_node(node)
+        with Run(secure, "two", **asked) as run:
+            said = run.end()
+    finally:
+        secure.stop()
     found = Checkpoint.read(state)
     assert found.round == 1, said
     [played] = found.history
@@ -268,6 +302,6 @@ def test_6_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment
         rows = charges(deployment, node)
         assert len({row.release.partition("/")[0] for row in rows}) >= 2
         assert [row.play for row in rows] == list(range(1, len(rows) + 1))
-        assert [row.epsilon for row in rows] == [HORIZON.epsilon(row.play) for row in rows]
+        assert [row.rho for row in rows] == [rho_share(HORIZON, row.play, DELTA) for row in rows]
         # The second run's server knows of the first run's releases.
         assert found.selector[1]["releases"][node] == len(rows)
