@@ -132,7 +132,7 @@ class Gate:
         """Return the update of a training that changed nothing."""
         zeros = difference(model, model, layers)
         if self._owner.mechanism.guarantee.unit == "record":
-            return {name: tensor[np.newaxis] for name, tensor in zeros.items()}
+            return {name: tensor[np.newaxis].astype(model[name].dtype) for name, tensor in zeros.items()}
         return zeros
 
     def _sent_before(

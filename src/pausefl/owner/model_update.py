@@ -61,12 +61,16 @@ def difference(
 def contributions(
     model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers, most: int
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return what each record adds to the tensors that leave, a row each; refuse whatever cannot be released."""
+    """Return what each record adds to the tensors that leave, a row each; refuse whatever cannot be released.
+
+    They get the model's precision: that of the app's rows would show in the last digits of what leaves.
+    """
     _check_names(model, trained)
-    rows = {name: trained[name] for name in layers.released()}
-    count = len(checked_tensors(rows, layers, rows=True)[0])
+    names = layers.released()
+    tensors = checked_tensors({name: trained[name] for name in names}, layers, rows=True)
+    count = len(tensors[0])
     require(count <= most, "records", count, f"at most {most}, as replies.examples says", "give each record one row")
-    return rows
+    return {name: rows.astype(model[name].dtype, copy=False) for name, rows in zip(names, tensors, strict=True)}
 
 
 def released(

@@ -36,6 +36,43 @@ def test_only_as_many_bytes_as_the_model_has_are_read(model: dict[str, np.ndarra
             from_bytes(model, given)
 
 
+@given(MODELS.filter(size_of), st.integers(0, 3))
+def test_rows_of_records_come_back_as_they_were(model: dict[str, np.ndarray], count: int) -> None:
+    trained = {name: np.stack([tensor] * count) if count else tensor[np.newaxis][:0] for name, tensor in model.items()}
+    sent = to_bytes(model, trained, records=True)
+    assert len(sent) == count * size_of(model)
+    found = from_bytes(model, memoryview(sent), records=True)
+    for name, tensor in trained.items():
+        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
+        assert found[name].tobytes() == tensor.tobytes()
+
+
+@given(MODELS.filter(size_of), st.binary(max_size=300))
+def test_only_whole_rows_are_read(model: dict[str, np.ndarray], given: bytes) -> None:
+    if len(given) % size_of(model):
+        with pytest.raises(InvalidValueError, match=f"returned {len(given)} bytes, but the model has {size_of(model)}"):
+            from_bytes(model, given, records=True)
+    else:
+        count = len(given) // size_of(model)
+        found = from_bytes(model, given, records=True)
+        assert {name: t.shape for name, t in found.items()} == {n: (count, *t.shape) for n, t in model.items()}
+
+
+def test_rows_that_do_not_fit_together_are_refused() -> None:
+    model = {"w": np.zeros(3, dtype=np.float32), "b": np.zeros((), dtype=np.float32)}
+    assert len(to_bytes(model, {"w": np.zeros((2, 3)), "b": np.zeros(2)}, records=True)) == 2 * size_of(model)
+    for wrong in (
+        model, {"w": np.zeros((2, 3)), "b": np.zeros(3)}, {"w": np.zeros((2, 4)), "b": np.zeros(2)},
+        {"w": np.zeros(()), "b": np.zeros(2)}, {"w": np.zeros((2, 3))},
+    ):  # fmt: skip
+        with pytest.raises(InvalidValueError):
+            to_bytes(model, wrong, records=True)
+    with pytest.raises(InvalidValueError):
+        to_bytes(model, {"w": np.zeros((2, 3)), "b": np.zeros(2)})
+    with pytest.raises(InvalidValueError):  # a trained model is no row
+        to_bytes({"b": model["b"]}, {"b": model["b"]}, records=True)
+
+
 def test_reading_takes_no_memory() -> None:
     model = {"w": np.zeros(1000), "b": np.zeros((2, 3), dtype=np.float32)}
     given = bytearray(size_of(model))

@@ -26,6 +26,7 @@ from pausefl.flower.node.box import Box, pack
 from pausefl.flower.node.bundle import load_bundle
 from pausefl.flower.node.guard import MOST_STATE, STATE, Guard
 from pausefl.flower.protocol import Refusal
+from pausefl.owner.owner_init import init_owner
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 USERS = [None, pytest.param("nobody", marks=ROOT_ONLY)]
@@ -97,6 +98,24 @@ def test_what_the_app_trained_is_what_leaves(node: Any, kit: ModuleType) -> None
     found = kit.update(node.ask(node.app().content))
     expected = np.full(210, 0.5) / np.linalg.norm(np.full(210, 0.5))
     np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+ROWS = """
+arrays = message.content.array_records['arrays']
+made = {name: Array(np.full((%d, *a.shape), 7.0, dtype=np.float32)) for name, a in arrays.items()}
+return answer(message, ArrayRecord(made))
+"""
+
+
+def test_rows_of_records_leave_the_box_and_are_clipped_outside(tmp_path: Path, kit: ModuleType) -> None:
+    """At an epsilon of a million there is hardly any noise; a box with more rows than records has failed."""
+    init_owner(tmp_path / "owner", "clinic", records=5, budget=4e6, releases=8)
+    node = kit.node_of(tmp_path / "owner" / "owner.toml")
+    found = {rows: node.ask(node.app(kit.train_in(ROWS % rows)).content, rows) for rows in (5, 3, 6)}
+    for rows, length in ((5, 1.0), (3, 0.6), (6, 0.0)):
+        np.testing.assert_allclose(kit.update(found[rows]), length / np.sqrt(210), atol=0.01)
+        assert found[rows].content["metrics"] == {"num-examples": 5}
+    assert node.charges == 3
 
 
 @pytest.mark.parametrize("why", FAILING)

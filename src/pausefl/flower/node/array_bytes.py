@@ -22,7 +22,7 @@ def to_bytes(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, reco
     """
     if set(model) != set(trained):
         raise InvalidValueError(f"the app returned {len(trained)} tensors, but must return the model's {len(model)}")
-    count = trained[next(iter(model))].shape[:1] if records else ()
+    count = (trained[next(iter(model))].shape[:1] or (0,)) if records else ()
     for name, old in model.items():
         wanted = (*count, *old.shape)
         if trained[name].shape != wanted:

@@ -1,0 +1,183 @@
+"""The gate where single records are protected: an app returns a row for each; the gate clips, adds up and noises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+from pausefl.owner.gate import Gate
+from pausefl.owner.kept_replies import replies_folder
+from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import Reply, TrainingRequest
+from pausefl.privacy import FixedHorizon, Gaussian, SecureNoise, SqliteLedger
+
+MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": np.full(3, 0.1)}
+RECORDS = 7
+L2 = 0.5
+
+
+def owner_in(folder: Path) -> Owner:
+    folder.mkdir(parents=True)
+    ledger = make_ledger(folder / "ledger.db")
+    return Owner(
+        name="clinic", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(2.0, 4),
+        mechanism=Gaussian(l2=L2, delta=1e-5, unit="record"), examples=RECORDS,
+    )  # fmt: skip
+
+
+def asked(owner: Owner, train: Any, number: int = 1, **wishes: Any) -> Reply:
+    return Gate(owner, "run").train(TrainingRequest("run", number, **wishes), MODEL, train)
+
+
+def rows(count: int = RECORDS, by: float = 0.01, **more: Any) -> dict[str, Any]:
+    return {name: np.full((count, *tensor.shape), by, tensor.dtype) for name, tensor in MODEL.items()} | more
+
+
+def fine() -> Any:
+    return rows(), {"num-examples": 17, "loss": 0.25}
+
+
+def raising(error: BaseException) -> Any:
+    def train() -> Any:
+        raise error
+
+    return train
+
+
+APPS: dict[str, Any] = {
+    "fewer rows": lambda: (rows(3), {}),
+    "one row too many": lambda: (rows(RECORDS + 1), {}),
+    "far too many rows": lambda: (rows(10_000), {}),
+    "no rows": lambda: (rows(0), {}),
+    "no rows of one tensor": lambda: (rows(b=np.zeros((0, 3))), {}),
+    "other rows of one tensor": lambda: (rows(b=np.zeros((3, 3))), {}),
+    "a trained model": lambda: (MODEL, {}),
+    "a number": lambda: (rows(b=np.array(1.0)), {}),
+    "shape": lambda: (rows(b=np.zeros((RECORDS, 4))), {}),
+    "nan": lambda: (rows(by=np.nan), {}),
+    "one nan": lambda: (rows(b=np.array([[np.nan, 0.0, 0.0]] + [[0.1] * 3] * 6)), {}),
+    "infinity": lambda: (rows(by=np.inf), {}),
+    "huge": lambda: (rows(b=np.full((RECORDS, 3), 1e308)), {}),
+    "beyond the precision": lambda: (rows(w=np.full((RECORDS, 4, 3), 1e300)), {}),
+    "tiny": lambda: (rows(b=np.full((RECORDS, 3), 5e-324)), {}),
+    "other precision": lambda: ({name: tensor.astype(np.float32) for name, tensor in rows().items()}, {}),
+    "higher precision": lambda: ({name: tensor.astype(np.float64) for name, tensor in rows().items()}, {}),
+    "half": lambda: (rows(b=np.zeros((RECORDS, 3), dtype=np.float16)), {}),
+    "integers": lambda: (rows(b=np.zeros((RECORDS, 3), dtype=np.int64)), {}),
+    "text": lambda: (rows(b=np.full((RECORDS, 3), "SECRET")), {}),
+    "list": lambda: (rows(b=[[1.0, 2.0, 3.0]] * RECORDS), {}),
+    "missing": lambda: ({"w": rows()["w"]}, {}),
+    "extra": lambda: (rows(SECRET=np.ones((RECORDS, 3))), {}),
+    "extra numbers": lambda: (rows(), {f"SECRET-{n}": float(n) for n in range(100)}),
+    "other examples": lambda: (rows(), {"num-examples": 10**30}),
+    "other order": lambda: (dict(reversed({n: np.asfortranarray(t) for n, t in rows().items()}.items())), {}),
+    "nothing": lambda: None,
+    **{
+        kind.__name__: raising(kind("SECRET"))
+        for kind in (ValueError, SystemExit, KeyboardInterrupt, MemoryError, BaseException)
+    },
+}
+
+
+def all_but_noise(reply: Reply) -> Any:
+    described = [(name, t.dtype.str, t.shape, type(t), t.flags.c_contiguous) for name, t in reply.arrays.items()]
+    numbers = [(name, value, type(value)) for name, value in reply.numbers.items()]
+    return described, numbers, repr(replace(reply, arrays={}, numbers={}))
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_whatever_the_app_does_all_but_the_noise_is_the_same(tmp_path: Path, app: str) -> None:
+    usual, other = owner_in(tmp_path / "usual"), owner_in(tmp_path / "other")
+    for number in (1, 2):  # also the next one, after a failure
+        expected, found = asked(usual, fine, number), asked(other, APPS[app], number)
+        assert all_but_noise(found) == all_but_noise(expected)
+        assert all(np.isfinite(tensor).all() for tensor in found.arrays.values())
+        assert found.numbers == {"num-examples": RECORDS}
+    assert all_but_noise(asked(other, APPS[app])) == all_but_noise(asked(usual, fine))  # sent again
+    kept = [sorted((p.name, p.stat().st_size) for p in replies_folder(o.ledger).glob("*")) for o in (usual, other)]
+    assert kept[0] == kept[1]
+    terms = {(row.unit, row.loss, row.noise, row.dimension) for row in SqliteLedger(other.ledger).charges("clinic")}
+    assert terms == {("record", "zcdp", "secure", 15)}
+
+
+class NoNoise(SecureNoise):
+    """What is released before it is noised, and moved by a number with more digits than a float32 has."""
+
+    by = 0.0
+
+    def gaussian(self, vector: Any, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
+        assert sensitivity == 2.0 * L2
+        vector += self.by
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> type[NoNoise]:
+    monkeypatch.setattr("pausefl.owner.gate.SecureNoise", NoNoise)
+    return NoNoise
+
+
+def moved(reply: Reply) -> Any:
+    return np.concatenate([(reply.arrays[n].astype(float) - MODEL[n].astype(float)).ravel() for n in MODEL])
+
+
+def test_what_leaves_is_the_model_and_the_mean_of_clipped_rows(tmp_path: Path, bare: type[NoNoise]) -> None:
+    """The mean is over the public number of records, whatever the number of rows; all tensors are clipped together."""
+    short = asked(owner_in(tmp_path / "short"), lambda: (rows(3, by=0.01), {}))
+    np.testing.assert_allclose(moved(short), 3 * 0.01 / RECORDS, atol=1e-6)
+    long = asked(owner_in(tmp_path / "long"), lambda: (rows(by=100.0), {}))
+    np.testing.assert_allclose(moved(long), L2 / np.sqrt(15), atol=1e-6)
+    asked_for_less = asked(owner_in(tmp_path / "less"), lambda: (rows(by=100.0), {}), clip=0.1)
+    np.testing.assert_allclose(moved(asked_for_less), 0.1 / np.sqrt(15), atol=1e-6)
+    asked_for_more = asked(owner_in(tmp_path / "more"), lambda: (rows(by=100.0), {}), clip=1e9)
+    np.testing.assert_allclose(moved(asked_for_more), L2 / np.sqrt(15), atol=1e-6)
+
+
+@pytest.mark.parametrize("app", ["one row too many", "no rows", "a trained model", "missing", "half", "ValueError"])
+def test_a_failed_training_leaves_the_model_as_it_was(tmp_path: Path, bare: type[NoNoise], app: str) -> None:
+    assert not moved(asked(owner_in(tmp_path / "owner"), APPS[app])).any()
+
+
+ROW = st.tuples(arrays_of.arrays(np.float32, (4, 3)), arrays_of.arrays(np.float64, (3,)))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(others=st.lists(ROW, min_size=0, max_size=RECORDS - 1), one=ROW, another=ROW)
+def test_one_record_moves_the_mean_by_no_more_than_its_clip_allows(
+    tmp_path_factory: pytest.TempPathFactory, bare: type[NoNoise], others: Any, one: Any, another: Any
+) -> None:
+    """Whatever it is and whatever the others are: a record far out, a broken one, one that is not a number."""
+    owner = owner_in(tmp_path_factory.mktemp("any") / "owner")
+    seen = []
+    for number, record in enumerate((one, another), start=1):
+        w, b = (np.stack([row[part] for row in (*others, record)]) for part in (0, 1))
+        seen.append(moved(asked(owner, lambda w=w, b=b: ({"w": w, "b": b}, {}), number)))
+    assert np.linalg.norm(seen[0] - seen[1]) <= 2.0 * L2 / RECORDS * (1.0 + 1e-6)  # the model is rounded to a float32
+
+
+def test_a_record_far_out_moves_the_mean_by_all_that_it_may(tmp_path: Path, bare: type[NoNoise]) -> None:
+    owner, far = owner_in(tmp_path / "owner"), rows(1, by=1e6)
+    there = moved(asked(owner, lambda: (far, {})))
+    back = moved(asked(owner, lambda: ({name: -tensor for name, tensor in far.items()}, {}), 2))
+    assert np.linalg.norm(there - back) == pytest.approx(2.0 * L2 / RECORDS, rel=1e-5)
+
+
+@pytest.mark.parametrize("app", ["higher precision", "other precision", "ValueError", "no rows"])
+def test_the_precision_that_the_app_chose_does_not_show(tmp_path: Path, bare: type[NoNoise], app: str) -> None:
+    """An app could choose it by the data, and the last digits of what leaves would tell."""
+    bare.by = 1.0 / 3.0
+    try:
+        arrays = asked(owner_in(tmp_path / "owner"), APPS[app]).arrays
+    finally:
+        bare.by = 0.0
+    assert not np.array_equal(arrays["b"] - MODEL["b"], (arrays["b"] - MODEL["b"]).astype(np.float32))
+    added = (arrays["w"].astype(np.float64) - MODEL["w"].astype(np.float64)).ravel()
+    moved_by = (1.0 / 3.0 + (0.07 if "precision" in app else 0.0)) / RECORDS
+    np.testing.assert_allclose(added, moved_by, atol=1e-6)
