@@ -48,12 +48,15 @@ def test_links_lead_somewhere(name: str) -> None:
         assert (page.parent / target).exists(), target
 
 
+SIMULATIONS = ("simulation.toml", "simulation-update.toml")
+
+
 def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
     from pausefl.owner.owner_file import read_owner
 
     shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "data-owner.md").read_text(), re.S | re.M)
-    example = (ROOT / "examples" / "flower-digits" / "simulation.toml").read_text()
-    for text, budget in ((shown[0], 8.0), (example, 40.0)):
+    example, whole = ((ROOT / "examples" / "flower-digits" / name).read_text() for name in SIMULATIONS)
+    for text, budget in ((shown[0], 1.0), (example, 4.0), (whole, 40.0)):
         (tmp_path / "owner.toml").write_text(text)
         (tmp_path / "owner.toml").chmod(0o600)
         assert read_owner(tmp_path / "owner.toml", {"partition-id": 0}).schedule.budget == budget
