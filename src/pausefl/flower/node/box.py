@@ -48,7 +48,8 @@ class Box:
 
     ``hidden`` folders must not lie in a folder that can be read.  ``data`` is apart from all that is shown without it:
     a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user`` is the
-    account that the command runs as; that needs root, and no user namespaces.
+    account that the command runs as; that needs root, and no user namespaces.  A ``blind`` box hides the machine's
+    counters too, such as how full a disk is: they tell of files that are not shown.
     """
 
     data: tuple[Path, ...] = ()
@@ -57,6 +58,7 @@ class Box:
     memory: int | None = None
     user: str | None = None
     closed: bool = True
+    blind: bool = False
 
     def __post_init__(self) -> None:
         limit, memory = self.time_limit, self.memory
@@ -148,7 +150,7 @@ class Box:
             return list(command)
         plan = {
             "parent": os.getpid(), "shown": {path: str(real) for path, real in self._shown().items()},
-            "command": list(command), "user": self._account(), "memory": self.memory,
+            "command": list(command), "user": self._account(), "memory": self.memory, "blind": self.blind,
         }  # fmt: skip
         return [sys.executable, "-I", "-S", enter_box.__file__, json.dumps(plan)]
 

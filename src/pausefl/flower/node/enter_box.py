@@ -1,7 +1,8 @@
 """Enter the box and run one command in it: a script of its own, for Linux, that needs nothing but Python.
 
 ``python -I -S enter_box.py PLAN``: PLAN is JSON with ``parent`` (pid), ``shown`` (paths in the box, and the real path
-of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null) and ``memory`` (bytes or null).
+of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null), ``memory`` (bytes or null) and
+``blind`` (whether the machine's counters are out of sight).
 
 Three processes: the first makes the namespaces, the second is their init, builds the file system and gives up all
 rights, the third is the command.  When one of the first two dies, all processes in the box die with it.
@@ -41,15 +42,18 @@ _PROCESSES = max(256, 16 * (os.cpu_count() or 1))
 be ended before an answer leaves.  The kernel lets root have any number."""
 
 # System calls by machine.  Refused are connect, those that reach other processes, kernel keys or tracing, those that
-# make or enter namespaces, and io_uring, which opens sockets past the filter.
+# make or enter namespaces, and io_uring, which opens sockets past the filter.  In a blind box also those that count
+# what is on a disk, in memory or in a quota: sysinfo, ustat, statfs, fstatfs, quotactl and quotactl_fd.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
         "refused": (42, 101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427),
+        "ioctl": 16, "counters": (99, 136, 137, 138, 179, 443),
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
         "refused": (203, 117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427),
+        "ioctl": 29, "counters": (43, 44, 60, 179, 443),
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3, _SET_LEASE = 442, 435, 1024  # on every machine
@@ -76,7 +80,7 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     os.close(life)
     os.set_blocking(alive, False)
     _die_with_first(alive)
-    _build(plan["shown"], plan["memory"], own=not plan["user"])
+    _build(plan["shown"], plan["memory"], own=not plan["user"], blind=plan["blind"])
     _give_up_rights(plan["user"])
     _die_with_first(alive)  # once more: the kernel forgets it where the user changes
     os.close(alive)
@@ -85,7 +89,7 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     if plan["memory"]:
         _limit(resource.RLIMIT_AS, plan["memory"])
     _call("prctl", _DUMPABLE, 0)
-    _filter_calls()
+    _filter_calls(blind=plan["blind"])
     _run(lambda: _as_command(plan["command"]))
 
 
@@ -132,11 +136,11 @@ def _played(play: Callable[[], NoReturn]) -> NoReturn:
         os._exit(NO_BOX)
 
 
-def _build(shown: Mapping[str, str], memory: int | None, *, own: bool) -> None:
+def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bool) -> None:
     """Make a file system of what is shown, read-only, and of empty folders; leave the machine's behind.
 
     The folders that can be written to lie in memory: together they hold ``memory`` bytes, or half of the machine's.
-    ``own``: the user namespace is the box's own, so its limits may be changed.
+    ``own``: the user namespace is the box's own, so its limits may be changed.  ``blind``: of /proc only the processes.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
     base = Path("/tmp")  # noqa: S108 - covered in the box's own list of mounts only
@@ -162,6 +166,8 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool) -> None:
     _mount("proc", "/new/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
     if own:
         _write("/new/proc/sys/user/max_user_namespaces", "0")
+    if blind:
+        _cover_counters()
     _restrict("/new/proc", _READ_ONLY)
     Path("/new/old").mkdir()
     _call("pivot_root", b"/new", b"/new/old")
@@ -171,6 +177,20 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool) -> None:
     for place in ("/dev", "/"):
         _restrict(place, _READ_ONLY)
     os.chdir(base)
+
+
+def _cover_counters() -> None:
+    """Cover whatever in /proc is about the whole machine, but for the kind of its processors, which libraries ask for.
+
+    What is left are processes, and links to what a process sees.
+    """
+    with os.scandir("/new/proc") as entries:
+        covered = [e for e in entries if not (e.name.isdigit() or e.is_symlink() or e.name == "cpuinfo")]
+    for entry in covered:
+        if entry.is_dir():
+            _mount("box", entry.path, "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "mode=0555,size=4096")
+        else:
+            _mount("/new/dev/null", entry.path, None, _BIND)
 
 
 def _show(real: str, path: str) -> None:
@@ -200,16 +220,17 @@ def _give_up_rights(user: Sequence[int] | None) -> None:
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
-def _filter_calls() -> None:
+def _filter_calls(*, blind: bool) -> None:
     """Refuse calls that lead out of the box, whatever is in its folders.
 
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
-    or sends to a name, would reach whoever listens in a folder that is shown.
+    or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
+    and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
     allow, kill = (end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x80000000)
-    refuse, unknown = (end, 0, 0, 0x00050000 | errno.EACCES), (end, 0, 0, 0x00050000 | errno.ENOSYS)
+    refuse, unknown, no_terminal = ((end, 0, 0, 0x00050000 | e) for e in (errno.EACCES, errno.ENOSYS, errno.ENOTTY))
     word = [(load, 0, 0, 16 + 4 * place) for place in range(12)]  # two for each argument, the lower one first
     local = [
         word[0], (equal, 1, 0, 1), refuse,  # AF_UNIX
@@ -224,6 +245,9 @@ def _filter_calls() -> None:
         calls["socket"]: local,
         calls["socketpair"]: local,  # also here: a datagram socket of a pair can still send to a name
     }
+    if blind:
+        terminal = [word[2], (mask, 0, 0, 0xFFFFFF00), (equal, 0, 1, 0x5400), allow, no_terminal]
+        rules |= {calls["ioctl"]: terminal, **{number: [refuse] for number in calls["counters"]}}
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():
