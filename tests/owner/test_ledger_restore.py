@@ -187,6 +187,15 @@ def test_on_another_machine_the_servers_count_must_be_that_of_the_backup(
     assert replies_folder(ledger).stat().st_mode & 0o077 == 0
 
 
+def test_the_owner_is_not_told_to_believe_the_server(ledger: Path, backup: Path, elsewhere: None) -> None:
+    """The server is the adversary: a count below the truth would give it the forgotten releases a second time."""
+    shutil.rmtree(replies_folder(ledger))
+    with pytest.raises(Refused, match=r"has no head noted.* with the count of all releases"):
+        release(ledger, 9)
+    ledger.unlink()
+    refused(ledger, "in your node's own log .* a server that tells less than the truth gets a second budget", backup)
+
+
 def test_a_folder_that_came_from_another_machine_needs_the_count_too(
     ledger: Path, tmp_path: Path, elsewhere: None
 ) -> None:

@@ -33,7 +33,7 @@ MOVED = {
 
 GONE = {
     ("pausefl ledger show", "--dimension"): "each row of the ledger has its own",
-    ("pausefl ledger restore", "--head"): "give --releases N, how many releases the server has received in all",
+    ("pausefl ledger restore", "--head"): "give --releases N, how many releases were made in all",
 }
 """Options that are no longer there, and why."""
 

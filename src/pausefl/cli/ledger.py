@@ -156,7 +156,7 @@ def restore(
         Path | None, typer.Option("--from", help="The backup; left out, the ledger in its new place is accepted.")
     ] = None,
     releases: Annotated[
-        int | None, typer.Option(help="How many releases the server has received of this data in all.")
+        int | None, typer.Option(help="How many releases were made in all; do not rely on the server alone.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

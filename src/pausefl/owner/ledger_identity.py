@@ -52,7 +52,7 @@ def check_newest(ledger: SqliteLedger) -> None:
         raise only_a_backup(path)
     require_one_place(path)
     require_second_note_folder(path)
-    again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N' with the server's count of releases"
+    again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N' with the count of all releases"
     noted = read_note(path)
     if noted is None:
         raise ConfigError(f"ledger {path} has no head noted in {note.parent}; {again}")

@@ -30,7 +30,7 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
 
     It must contain the heads noted beside the replies and outside the folder, and all that a sound ledger in its place
     contains.  Unless the note outside tells that it is the newest, ``releases`` must be the number of releases that
-    it holds: how many the server has received in all.  A restore that is refused changes nothing.
+    it holds: how many were made in all, as far as the owner knows.  A restore that is refused changes nothing.
     """
     path = Path(os.path.realpath(path))
     source = SqliteLedger(path if backup is None else backup)
@@ -72,8 +72,9 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     count = sum(source.checked_releases().values())
     if releases is None and (witness is None or witness.head != source.head):
         raise ConfigError(
-            f"nothing here tells whether {source.path} is the newest; ask the server how many releases it has received "
-            f"of this data in all, and give --releases N; {_SPENT}"
+            f"nothing here tells whether {source.path} is the newest; see in your node's own log whether a training "
+            "message came after its last row, compare with how many releases the server has received of this data in "
+            f"all, and give --releases N; a server that tells less than the truth gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
         more = f"put back a newer one; {_SPENT}" if releases > count else "a release whose reply was lost counts too"
