@@ -83,3 +83,10 @@ def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() ->
             np.mean([run.series("accuracy")[end - 1] for run in runs]),
         ]
         assert [seconds, *leaked, accuracy] == [f"{value:.1f}" for value in found], name
+
+
+def test_whoever_limits_memory_is_told_to_keep_the_node_running() -> None:
+    """With systemd's default the whole service ends when an app runs out of memory, and the server sees that."""
+    page = (ROOT / "docs" / "data-owner.md").read_text()
+    before, found, _ = page.partition("`MemoryMax`")
+    assert found and "`OOMPolicy=continue`" in before
