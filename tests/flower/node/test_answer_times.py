@@ -17,6 +17,8 @@ from pausefl.flower.node import executor
 from pausefl.flower.node import guard as guarding
 from pausefl.flower.node.box import Box, BoxError, pack
 from pausefl.flower.node.guard import leaves, time_limit_within
+from pausefl.owner.kept_replies import Place
+from pausefl.owner.request_and_reply import Reply
 
 LAUNCHED = 1000.0
 
@@ -46,7 +48,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-@pytest.mark.parametrize(("took", "after"), [(1.0, 40.0), (25.0, 40.0), (39.0, 40.0), (40.5, 80.0), (81.0, 120.0)])
+@pytest.mark.parametrize(("took", "after"), [(1.0, 40.0), (25.0, 40.0), (34.5, 40.0), (40.5, 80.0), (81.0, 120.0)])
 def test_with_a_fixed_time_an_answer_leaves_at_a_multiple_of_it(
     took: float, after: float, fails: bool, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +62,25 @@ def test_with_a_fixed_time_an_answer_leaves_at_a_multiple_of_it(
     assert clock.now == LAUNCHED + after
     assert reply.metadata.created_at >= clock.woke  # a message is stamped with the time when it was made
     assert not node.context.state
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(("took", "kept"), [(1.0, 35.0), (24.0, 35.0), (34.5, 35.0), (35.5, 75.0), (50.0, 75.0)])
+def test_with_a_fixed_time_a_reply_is_kept_at_one(
+    took: float, kept: float, fails: bool, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that ends the node before an answer leaves, and asks again, sees whether the reply was kept by then."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    times, keep = [], Place.keep
+
+    def kept_now(place: Place, reply: Reply) -> None:
+        times.append(clock.now)
+        keep(place, reply)
+
+    monkeypatch.setattr(Place, "keep", kept_now)
+    clock.box_takes(took, monkeypatch, fails=fails)
+    guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+    assert times == [LAUNCHED + kept]
 
 
 @pytest.mark.parametrize(("late", "after"), [(0.1, 10.0), (9.0, 10.0), (10.5, 20.0)])

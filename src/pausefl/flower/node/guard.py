@@ -43,8 +43,8 @@ class Guard:
     Law: an answer is the gate's, or one fixed refusal.  A bundle whose hash is not on the list is not even unpacked.
     The code of one that is runs in the box only, and everything that comes out of the box goes through the gate.
     With ``answer_after``, an answer for which the app ran leaves so many seconds after its task was launched, or twice
-    as many, and so on, however long the app took; any other answer leaves after a fixed time, too; and no app keeps a
-    state, which would take time to load.
+    as many, and so on, however long the app took, and it is noised and kept shortly before; any other answer leaves
+    after a fixed time, too; and no app keeps a state, which would take time to load.
     """
 
     owner: Path
@@ -63,7 +63,7 @@ class Guard:
     ) -> Message:
         """Answer one message to the app in this bundle, if there is one that could run; ``launched``: since when."""
         begun = time.monotonic() if launched is None else launched
-        reply, ran = self._answered(bundle, message, context)
+        reply, ran = self._answered(bundle, message, context, begun)
         if self.answer_after:
             context.state = RecordDict()
             now = time.monotonic()
@@ -72,7 +72,7 @@ class Guard:
             reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
         return reply
 
-    def _answered(self, bundle: bytes | None, message: Message, context: Context) -> tuple[Message, bool]:
+    def _answered(self, bundle: bytes | None, message: Message, context: Context, begun: float) -> tuple[Message, bool]:
         """Return the answer, and whether the app ran for it."""
         if bundle is None:
             return refusal(message, "unreviewed"), False
@@ -84,12 +84,15 @@ class Guard:
         def app(asked: Message, given: Context) -> Message:
             nonlocal ran
             ran = True
-            # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of looking
-            # through their folders does, and an app can make it depend on how full the disk is that they lie on.
-            if asked.metadata.message_type == REHEARSAL:
-                return run_boxed(replace(self.box, data=(), blind=True), bundle, asked, given)
-            self.box.check_folders()
-            return run_boxed(self.box, bundle, asked, given, self._records())
+            try:
+                # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of
+                # looking through their folders does, and an app can make it depend on how full their disk is.
+                if asked.metadata.message_type == REHEARSAL:
+                    return run_boxed(replace(self.box, data=(), blind=True), bundle, asked, given)
+                self.box.check_folders()
+                return run_boxed(self.box, bundle, asked, given, self._records())
+            finally:
+                self._hold(begun)
 
         context.node_config[NODE_KEY] = str(self.owner)
         return PrivateUpdate()(message, context, app), ran
@@ -98,6 +101,17 @@ class Guard:
         """Return how many rows an app may return, one for each record; 0 if it returns a model."""
         owner = read_owner(self.owner)
         return owner.examples if owner.mechanism.guarantee.unit == "record" else 0
+
+    def _hold(self, begun: float) -> None:
+        """Wait, once the app has ended, until a time that does not tell when it did; with ``answer_after`` only.
+
+        The gate keeps a reply as soon as there is one.  A server can end the node while its answer is held back, and
+        repeat the request to a new one: a kept reply would show that training had ended by then.  A third of the slack
+        is left for the noise.
+        """
+        if self.answer_after:
+            now, early = time.monotonic(), (self.answer_after - self.box.time_limit) / 3
+            time.sleep(max(0.0, leaves(begun - early, self.answer_after, now) - now))
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
         """Say why a message does not even reach the gate."""
