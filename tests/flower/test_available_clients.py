@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
 
 import pausefl
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower import Checkpoint
+from pausefl.flower.protocol import Note
 from pausefl.flower.testing import MemoryGrid
-from pausefl.privacy import FixedHorizon
+from pausefl.privacy import FixedHorizon, PrivUnit
 
 
 def test_those_without_budget_leave_the_pool_and_the_run_ends_when_nobody_is_left(clients, start, tools):
@@ -112,3 +116,28 @@ def test_limits_of_clients_that_have_schedules_of_their_own(tools) -> None:
     learn({}, answered=[2])
     assert strategy.exhausted == {0, 2}
     assert chooser.cohort.releases.tolist() == [1, 2, 2]  # whoever has not answered may be asked once more
+
+
+def test_the_selector_goes_by_what_clients_say_of_their_budgets(clients, start, tools):
+    """The server believes in a budget of 40 that fades; the clients have four equal releases, and say so."""
+    selector = tools.selector(schedule=pausefl.Geometric(40.0, 0.04))
+    strategy = tools.wrapped(tools.inner(), selector)
+    strategy.start(tools.grid_of(clients), start, num_rounds=1)
+    members = selector.cohort.rows(strategy.history[0].members)
+    others = np.setdiff1d(np.arange(5), members)
+    left = selector.problem().terms().privacy
+    assert left[members] == pytest.approx(0.75)
+    assert left[others] == pytest.approx(1.0)
+    level = PrivUnit(l2=1.0).noise_level(15, FixedHorizon(8.0, 4).epsilon(2))
+    assert selector.cohort.noise[members] == pytest.approx(level.noise)
+    assert np.isnan(selector.cohort.noise[others]).all()
+
+
+@pytest.mark.parametrize("word", [math.nan, math.inf, -0.1, 1.5, "much", True, [0.5]])
+def test_senseless_words_about_a_budget_are_no_words(word):
+    note = ConfigRecord({"name": "client-0", "releases": 1})
+    note["left"] = note["next-noise"] = word
+    message = Message(RecordDict({"pausefl": note}), 1, "train")
+    found = Note.of(message)
+    assert found is not None and found.left is None
+    assert found.next_noise is None or word == 1.5
