@@ -51,7 +51,7 @@ class Budgets(Measurement):
         for done, (data, features, clients, per_round, budget) in enumerate(self.settings):
             task = (data, features, clients, per_round)
             if task not in bare:
-                bare[task] = _played(self._without_noise(*task))
+                bare[task] = played(self._without_noise(*task))
             best, dimension, examples = bare[task]
             plan = suggest(clients, per_round, dimension, budget, examples=examples, accuracy=best)
             known = {
@@ -62,7 +62,7 @@ class Budgets(Measurement):
             for seed in range(self.seeds):
                 privacy = {"budget": budget, "releases": plan.releases}
                 run = {"rounds": plan.rounds, "seed": seed, "evaluate_every": plan.rounds}
-                accuracy = _played(_config(task, privacy, {"step": plan.step, "average": 0.9}, run))[0]
+                accuracy = played(_config(task, privacy, {"step": plan.step, "average": 0.9}, run))[0]
                 yield known | {"seed": seed, "accuracy": accuracy}
             progress((done + 1) / len(self.settings))
 
@@ -124,7 +124,7 @@ def _config(task: tuple[Any, ...], privacy: dict[str, Any], server: dict[str, An
     })  # fmt: skip
 
 
-def _played(config: Config) -> tuple[float, int, int]:
+def played(config: Config) -> tuple[float, int, int]:
     """Return the accuracy at the end, the model's dimension, and how many examples a client has."""
     simulation = build(config)
     try:

@@ -17,6 +17,7 @@ from pausefl.report.report_files import Report, ReportSection, curve_figure
 from pausefl.report.series import lines_by
 from pausefl.runs.build import build
 from pausefl.runs.config import Config, make_config
+from pausefl.studies.measured.budgets import played
 from pausefl.studies.study import Measurement, Progress, Row, Rows
 
 Unit: TypeAlias = Literal["record", "update", "coordinate", "none"]
@@ -68,7 +69,7 @@ class Units(Measurement):
                     "delta": config.privacy.delta if unit == "record" else 0.0, "releases": releases,
                     "rounds": config.run.rounds, "dimension": dimension,
                     "for_one_record": budget * dimension if unit == "coordinate" else budget,
-                    "seed": seed, "accuracy": _accuracy(config),
+                    "seed": seed, "accuracy": played(config)[0],
                 }  # fmt: skip
             progress((done + 1) / len(self.settings))
 
@@ -117,14 +118,5 @@ def _dimension(config: Config) -> int:
     simulation = build(config)
     try:
         return len(simulation.model)
-    finally:
-        simulation.close()
-
-
-def _accuracy(config: Config) -> float:
-    simulation = build(config)
-    try:
-        *_, last = simulation.play(config.run.rounds, pause_every=config.run.rounds)
-        return float(last["accuracy"])
     finally:
         simulation.close()
