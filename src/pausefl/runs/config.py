@@ -216,7 +216,7 @@ class Config(Section):
                 "'record'; set it"
             )
         idle = {
-            "privacy.account": self.privacy.account is not None
+            "privacy.account": self.privacy.account == "zcdp"
             and self.privacy.mechanism != "gaussian"
             and "it belongs to the gaussian mechanism; others are added up",
             "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
