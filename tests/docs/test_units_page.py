@@ -36,7 +36,7 @@ def test_accuracies_are_those_of_the_committed_rows() -> None:
 
 
 def test_odds_are_what_epsilon_means() -> None:
-    rows = table("epsilon, for life")
+    rows = table("epsilon, for everything ever sent")
     assert len(rows) >= 5
     for epsilon, factor, share, _ in rows:
         odds = math.exp(float(epsilon))

@@ -88,7 +88,7 @@ def _list_studies(as_json: bool) -> None:
         typer.echo(json.dumps(rows, indent=1))
         return
     for name, about in known.items():
-        typer.echo(f"{name:18} {about.title}: {', '.join(about.figures)}")
+        typer.echo(": ".join(filter(None, [f"{name:20} {about.title}", ", ".join(about.figures)])))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
+from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.private_file import require_private, require_private_folder, require_readable
 from pausefl.system.toml_sections import Section, read_toml, validated
@@ -55,6 +56,17 @@ class Owner:
             raise ConfigError("allow and messages are for simulations only; leave them out")
         if not self.simulation and not self.ledger_id:
             raise ConfigError("ledger_id is missing, but says which ledger is meant; quote the ledger's id")
+        guarantee = self.mechanism.guarantee
+        if guarantee.delta > DELTA_LIMIT:
+            raise ConfigError(
+                f"mechanism.delta is {guarantee.delta:g}, but must be at most {DELTA_LIMIT:g}, the limit for life; "
+                "1e-6 is common"
+            )
+        if guarantee.unit == "record" and self.batch_norm != "refuse":
+            raise ConfigError(
+                f"mechanism.batch_norm is {self.batch_norm!r}, but must be 'refuse' where single records are "
+                "protected, because batch norms mix them; remove the line"
+            )
 
     def ledger_of(self, run: str) -> Path:
         """Return the file of the ledger that a run is charged in: the one there is, or a simulated run's own."""

@@ -41,7 +41,6 @@ kind = "fixed-horizon"
 releases = {releases}  # how often you take part at most; every release has the same share
 
 {mechanism}
-batch_norm = "refuse"  # or "keep-local": statistics of batch norms stay here; or "noise": they leave noised
 
 [replies]
 {examples}
@@ -51,13 +50,14 @@ keep = 2  # replies kept on this disk, to be sent again if they are asked for ag
 _UPDATE = """\
 [mechanism]  # how an update is bounded and noised before it leaves
 kind = "privunit"  # a promise about the whole update, not about each of its numbers alone
-{clip}  # the length that every update is brought to"""
+{clip}  # the length that every update is brought to
+batch_norm = "refuse"  # or "keep-local": statistics of batch norms stay here; or "noise": they leave noised"""
 _ANY_NUMBER = "examples = 1  # what you tell as your number of examples, whatever the true one is"
 
 _RECORD = """\
 [mechanism]  # how the contribution of each record is bounded, and their sum noised, before it leaves
 kind = "gaussian"
-unit = "record"  # a promise about each single record: nobody can tell whether it was replaced by another
+unit = "record"  # a promise about each single record: up to the budget, nobody can tell it from another in its place
 {clip}  # the length that no record's contribution exceeds
 {delta}  # how likely the promise may fail, for all releases together; fixed by the first release"""
 _RECORDS = "examples = {records}  # how many records you have at most; every server is told this number"

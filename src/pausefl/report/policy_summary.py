@@ -59,6 +59,15 @@ class Spread:
         return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.count > 1 else f"{self.mean:.1f}"
 
 
+def epsilon_text(epsilon: float) -> str:
+    """Return an epsilon for a table; a small one must not look like none.
+
+    >>> epsilon_text(39.96), epsilon_text(0.0312), epsilon_text(0.0)
+    ('40.0', '0.031', '0.0')
+    """
+    return f"{epsilon:.2g}" if 0.0 < epsilon < 0.95 else f"{epsilon:.1f}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySummary:
     """One policy over all its seeds.
@@ -90,7 +99,7 @@ def at_a_glance(policy: PolicySummary, nothing: str) -> list[str]:
     """Return a cell per column; ``nothing`` where there is no number."""
     p = policy
     spreads = (p.seconds, p.accuracy, p.best_accuracy)
-    leakage = "no bound" if p.max_leakage is None else f"{p.max_leakage:.1f}"
+    leakage = "no bound" if p.max_leakage is None else epsilon_text(p.max_leakage)
     return [p.name, str(p.seeds), str(p.rounds), *(cell(s, nothing) for s in spreads), leakage,
             cell(p.fast_share, nothing)]  # fmt: skip
 

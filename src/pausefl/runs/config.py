@@ -213,12 +213,12 @@ class Config(Section):
         if self.privacy.unit == "record" and self.privacy.mechanism != "gaussian":
             raise ValueError(
                 f"privacy.mechanism is {self.privacy.mechanism!r}, but must be 'gaussian' with privacy.unit = "
-                "'record'; set it"
+                "'record'; set privacy.mechanism = 'gaussian', or privacy.unit = 'update'"
             )
         idle = {
             "privacy.account": self.privacy.account == "zcdp"
             and self.privacy.mechanism != "gaussian"
-            and "it belongs to the gaussian mechanism; others are added up",
+            and "it belongs to the gaussian mechanism, others are added up; leave it out",
             "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
             "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
             "network.spread": network.spread != NetworkSection.model_fields["spread"].default

@@ -50,7 +50,8 @@ class Gaussian(Mechanism):
     account: Account | None = None
 
     def __post_init__(self) -> None:
-        require_bound(self, "l2", "it is the norm of a typical update")
+        what = "one record's contribution" if self.unit == "record" else "a typical update"
+        require_bound(self, "l2", f"it is the norm of {what}")
         require_bound(self, "delta", "1e-6 is common", 1e-12, 0.1)
         require(self.unit in ("update", "record"), "unit", self.unit, "'update' or 'record'", "for others take Laplace")
         fine = self.account in (None, *get_args(Account))
