@@ -205,13 +205,15 @@ def test_the_command_runs_as_another_user_where_root_says_so() -> None:
 
 
 @ROOT_ONLY
-def test_a_user_without_rights_can_make_the_box() -> None:
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_user_without_rights_can_make_the_box(blind: bool) -> None:
     """As most owners will run it: by user namespaces; with the system's own Python, which every user can reach."""
     python = Path("/usr/bin/python3")
     if not python.exists():
         pytest.skip("no system Python")
     shown = {path: os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64") if Path(path).exists()}
     plan = {"parent": os.getpid(), "shown": shown, "command": ["/usr/bin/id", "-u"], "user": None, "memory": None}
+    plan["blind"] = blind
     found = subprocess.run(
         [python, "-I", "-S", "-c", Path(enter_box.__file__).read_text(), json.dumps(plan)],
         user=ACCOUNT, group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",
