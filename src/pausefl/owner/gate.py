@@ -30,7 +30,8 @@ Numbers: TypeAlias = Mapping[str, object]
 Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
 """Trains, and returns all tensors of the model, changed, and the app's numbers.
 
-Where single records are protected, each tensor has one dimension more: a row for each record, with what it adds.
+Where single records are protected, each tensor has one dimension more: a row for each record, with what it adds; unless
+the owner lets the app clip them.
 """
 
 _LOG = logging.getLogger("pausefl")
@@ -82,7 +83,8 @@ class Gate:
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
             spare = np.empty(_SPARE + _SPARE_EACH * dimension, dtype=np.uint8)
-            released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, max(1.0, mechanism.least_epsilon), noise)
+            tried = max(1.0, mechanism.least_epsilon)
+            released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
             place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
         with place:
             # Charge, and note it.
@@ -113,8 +115,9 @@ class Gate:
                 del spare
                 with np.errstate(all="ignore"):  # an app may have made numpy raise where it rounds
                     arrays = released(
-                        model, update, layers, mechanism, epsilon, noise, clip=request.clip, count=owner.examples
-                    )
+                        model, update, layers, mechanism, epsilon, noise,
+                        clip=request.clip, count=owner.examples, rows=owner.rows,
+                    )  # fmt: skip
                 reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
                 return self._with_outlook(reply, dimension)
@@ -131,7 +134,7 @@ class Gate:
     def _unchanged(self, model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
         """Return the update of a training that changed nothing."""
         zeros = difference(model, model, layers)
-        if self._owner.mechanism.guarantee.unit == "record":
+        if self._owner.rows:
             return {name: tensor[np.newaxis].astype(model[name].dtype) for name, tensor in zeros.items()}
         return zeros
 
@@ -171,11 +174,11 @@ class Gate:
         try:
             tensors, told = run_and_undo(train)
             with np.errstate(all="ignore"):
-                unit = self._owner.mechanism.guarantee.unit
-                if unit == "record":
+                if self._owner.rows:
                     update = contributions(model, tensors, layers, self._owner.examples)
                 else:
-                    update = difference(model, tensors, layers, each=unit == "coordinate")
+                    each = self._owner.mechanism.guarantee.unit == "coordinate"
+                    update = difference(model, tensors, layers, each=each)
                 return update, _allowed(self._owner, told)
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
             _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)

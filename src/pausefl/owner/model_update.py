@@ -75,14 +75,17 @@ def contributions(
 
 def released(
     model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers, mechanism: Mechanism,
-    epsilon: Epsilon, noise: Noise, *, clip: float | None = None, count: int = 1,
+    epsilon: Epsilon, noise: Noise, *, clip: float | None = None, count: int = 1, rows: bool = False,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return model + noised update, clipped tighter if asked; tensors that stay local come back as they were sent.
 
-    Where single records are protected, ``update`` has a row for each, and their sum is divided by ``count``.
+    Where single records are protected, ``update`` has a row for each, and their sum is divided by ``count``; without
+    ``rows`` the app has done that already.
     """
-    if mechanism.guarantee.unit == "record":
+    if rows:
         made = mechanism.release_records(dict(update), count, epsilon, noise, layers=layers, clip=clip)
+    elif mechanism.guarantee.unit == "record":
+        made = mechanism.release_mean(dict(update), count, epsilon, noise, layers=layers, clip=clip)
     else:
         made = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip)
     noised = made.update

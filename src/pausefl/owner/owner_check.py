@@ -148,6 +148,11 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(
             f"delta is {guarantee.delta:g}, but must be far below 1 / {owner.examples}, the share of one record"
         )
+    if owner.clipped_by == "app":
+        found.append(
+            "clipped_by is 'app': the promise holds only if the app clips every record's contribution, which the gate "
+            "cannot check; attack the app with 'pausefl audit --owner FILE --app MODULE:MAKE'"
+        )
     if guarantee.unit != "coordinate" and budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
     found += [] if owner.simulation else forgetful_places(owner.ledger)

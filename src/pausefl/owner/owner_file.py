@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_type_hints
 
 from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
@@ -18,6 +18,8 @@ from pausefl.privacy.ledger.charge import DELTA_LIMIT
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.private_file import require_private, require_private_folder, require_readable
 from pausefl.system.toml_sections import Section, read_toml, validated
+
+ClippedBy: TypeAlias = Literal["gate", "app"]
 
 _REMEDY = "change it"
 _LEDGER, _SIMULATED = "ledger.db", "simulated"
@@ -30,6 +32,8 @@ class Owner:
 
     ``name`` is how the server knows the node, and the subject of its ledger.  ``ledger_id`` is the id of the one
     ledger that these terms may be used with.  ``examples`` is what every reply tells as the number of examples;
+    ``clipped_by`` says who clips what each record contributes, where records are protected: the gate, to which the app
+    hands a row for each, or the app, which is trusted to, and hands over the changed model.
     ``keep`` says how many replies are kept to be sent again.  ``rehearse`` allows rehearsals, in which the app works on
     made-up data and is timed.
 
@@ -44,6 +48,7 @@ class Owner:
     mechanism: Mechanism
     ledger_id: str = ""
     batch_norm: BatchNorm = "refuse"
+    clipped_by: ClippedBy = "gate"
     examples: int = 1
     keep: int = 2
     rehearse: bool = False
@@ -67,6 +72,15 @@ class Owner:
                 f"mechanism.batch_norm is {self.batch_norm!r}, but must be 'refuse' where single records are "
                 "protected, because batch norms mix them; remove the line"
             )
+        if self.clipped_by == "app" and self.mechanism.guarantee.unit != "record":
+            raise ConfigError(
+                "mechanism.clipped_by is 'app', but only a mechanism with unit = \"record\" clips records; remove it"
+            )
+
+    @property
+    def rows(self) -> bool:
+        """Whether an app hands over a row for each record, for the gate to clip."""
+        return self.mechanism.guarantee.unit == "record" and self.clipped_by == "gate"
 
     def ledger_of(self, run: str) -> Path:
         """Return the file of the ledger that a run is charged in: the one there is, or a simulated run's own."""
@@ -169,13 +183,15 @@ def owner_of(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any] |
     """Return the terms that a file in this folder with this content states."""
     file = validated(_File, content, remedy=_REMEDY)
     schedule = _section(file.schedule, "schedule", SCHEDULES)
-    mechanism = _section(file.mechanism, "mechanism", MECHANISMS, batch_norm=(BatchNorm, "refuse"))
+    keys = {"batch_norm": (BatchNorm, "refuse"), "clipped_by": (ClippedBy, "gate")}
+    mechanism = _section(file.mechanism, "mechanism", MECHANISMS, **keys)
     ledger = folder / (_SIMULATED if file.simulation else file.ledger or _LEDGER)
     return Owner(
         name=file.name if node is None else _PLACE.sub(lambda found: _value(found[1], node), file.name),
         ledger=Path(os.path.realpath(ledger)),
         ledger_id=file.ledger_id or "",
         batch_norm=mechanism.pop("batch_norm"),
+        clipped_by=mechanism.pop("clipped_by"),
         schedule=SCHEDULES[schedule.pop("kind")](**schedule),
         mechanism=MECHANISMS[mechanism.pop("kind")](**mechanism),
         examples=file.replies.examples,

@@ -100,7 +100,7 @@ class Guard:
     def _records(self) -> int:
         """Return how many rows an app may return, one for each record; 0 if it returns a model."""
         owner = read_owner(self.owner)
-        return owner.examples if owner.mechanism.guarantee.unit == "record" else 0
+        return owner.examples if owner.rows else 0
 
     def _hold(self, begun: float) -> None:
         """Wait, once the app has ended, until a time that does not tell when it did; with ``answer_after`` only.

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from pausefl.privacy.mechanisms.gaussian import gaussian_delta
+from pausefl.privacy.zcdp import zcdp_epsilon
 from pausefl.types import Epsilon, FloatArray, IntArray
 
 _NEVER = 1e-300
@@ -81,10 +82,14 @@ class GaussianCurve:
 
     Such a mechanism obeys ndtri(p) - ndtri(q) <= mu for every event, where mu = sensitivity / sigma follows from the
     claim.  The measure is mu.  It needs far fewer runs than the tails, where epsilon and delta show.
+
+    With ``in_rho`` the releases are paid in rho, and an epsilon stands for the rho that it is worth at this delta:
+    Gaussian noise has rho = mu^2 / 2.  That epsilon is above the one that the same noise has by itself.
     """
 
     both_sides: ClassVar[bool] = False
     delta: float
+    in_rho: bool = False
 
     def lower(self, right: IntArray, wrong: IntArray, runs: tuple[int, int], error: float) -> FloatArray:
         """Return mu, bounded from below."""
@@ -93,7 +98,9 @@ class GaussianCurve:
         return bounds
 
     def epsilon(self, lower: float) -> Epsilon:
-        """Return the epsilon that Gaussian noise of this mu has at the claimed delta."""
+        """Return the epsilon that Gaussian noise of this mu has, or is paid with, at the claimed delta."""
+        if self.in_rho:
+            return zcdp_epsilon(max(0.0, lower) ** 2 / 2.0, self.delta)
         if lower <= 0.0 or gaussian_delta(0.0, 1.0 / lower) <= self.delta:
             return 0.0
         low, high = 0.0, 1.0

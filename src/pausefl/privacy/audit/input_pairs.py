@@ -1,13 +1,14 @@
-"""Pairs of updates that the audit tries to tell apart: dense, sparse, opposite, zero, tiny, huge, and repeated.
+"""Pairs of inputs that the audit tries to tell apart: dense, sparse, opposite, zero, tiny, huge, and repeated.
 
-Where the promise is for one coordinate, the two differ in one; else they may differ as they like.
+Where the promise is for one coordinate, two updates differ in one; where it is for one record, the inputs are tables of
+what each record contributes, and differ in one row; else they are updates that may differ as they like.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from pausefl.types import FloatArray
 SIZES = {4: 1, 64: 1, 257: 16}
 """How many numbers the updates have, and in how many tensors they come; 1 is a flat array."""
 FEW, MANY, MOST = SIZES
+ROWS = 12
+"""How many records a table has, unless the public count is smaller."""
+
+PARTS = {FEW: 4, MANY: 8, MOST: 16}
+"""In how many tensors a record's contribution comes; the first has one number."""
 
 _BEYOND, _INSIDE, _TINY, _HUGE = 100.0, 0.99, 1e-3, 1e6
 """Norms in units of the clip.  Inputs beyond it show a clip that comes too late or in the wrong norm."""
@@ -26,8 +32,9 @@ _ECHOES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputPair:
-    """Two updates.  A trial releases the first one ``before`` times, for all to know, and then either of them.
+    """Two inputs.  A trial releases the first one ``before`` times, for all to know, and then either of them.
 
+    An input is an update, or a table with a row for each record, whose mean over ``count`` records is released.
     ``lag`` and ``echo`` say which earlier number of the trial is taken off each released one, and how often: noise that
     comes again then cancels.
     """
@@ -38,11 +45,12 @@ class InputPair:
     before: int = 0
     lag: int = 0
     echo: float = 0.0
+    count: int = 1
 
     @property
     def size(self) -> int:
-        """How many numbers an update has."""
-        return int(self.first.size)
+        """How many numbers a release has."""
+        return int(self.first.shape[-1])
 
     @property
     def cost(self) -> int:
@@ -50,8 +58,11 @@ class InputPair:
         return self.size * (self.before + 1)
 
 
-def bounded(update: FloatArray, guarantee: Guarantee) -> FloatArray:
-    """Return the update as the guarantee's clip leaves it."""
+def bounded(update: FloatArray, guarantee: Guarantee, count: int = 1) -> FloatArray:
+    """Return the update as the guarantee's clip leaves it; of a table, the mean of its rows as the clip leaves them."""
+    if update.ndim == 2:
+        total: FloatArray = np.sum([bounded(row, guarantee) for row in update], axis=0)
+        return total / count
     if guarantee.norm == "linf":
         return np.clip(update, -guarantee.bound, guarantee.bound)
     norm = float(np.linalg.norm(update, {"l1": 1, "l2": 2}[guarantee.norm]))
@@ -59,26 +70,33 @@ def bounded(update: FloatArray, guarantee: Guarantee) -> FloatArray:
 
 
 def probe(guarantee: Guarantee, rng: np.random.Generator) -> FloatArray:
-    """Return a dense update, whose releases show where noise is missing or comes again."""
-    return _scaled(rng.standard_normal(MANY), _INSIDE, guarantee)
+    """Return a dense update, or a table of one record, whose releases show where noise is missing or comes again."""
+    dense = _scaled(rng.standard_normal(MANY), _INSIDE, guarantee)
+    return dense[np.newaxis] if guarantee.unit == "record" else dense
 
 
 def input_pairs(
-    guarantee: Guarantee, rng: np.random.Generator, noise: FloatArray, sizes: Iterable[int] = tuple(SIZES)
-) -> Iterator[InputPair]:
-    """Return the pairs; ``noise`` holds releases of one update of ``MANY`` numbers, a row each, in their order."""
-    make = _one_coordinate if guarantee.unit == "coordinate" else _whole_update
+    guarantee: Guarantee, rng: np.random.Generator, noise: FloatArray, sizes: Iterable[int] = tuple(SIZES),
+    count: int = ROWS,
+) -> Iterator[InputPair]:  # fmt: skip
+    """Return the pairs; ``noise`` holds releases of one update of ``MANY`` numbers, a row each, in their order.
+
+    ``count`` is the public number of records, where these are protected.
+    """
+    make = {"coordinate": _one_coordinate, "update": _whole_update, "record": _one_record}[guarantee.unit]
     echoes = [(MANY, 1.0), *_echo(noise)]
     for size in sizes:
         quiet = int(np.argmin(noise.std(axis=0))) if size == MANY else int(rng.integers(size))
         pairs = list(make(size, quiet, guarantee, rng))
+        if guarantee.unit == "record":
+            pairs = [replace(pair, first=pair.first[:count], second=pair.second[:count], count=count) for pair in pairs]
         yield from pairs if size < MOST else pairs[:3]
         if size == MANY:
             one = pairs[0]
             for lag, echo in echoes:
                 before = math.ceil(lag / size)
                 name = f"{one.name}, after {before} of the first"
-                yield InputPair(name, one.first, one.second, before, lag, echo)
+                yield replace(one, name=name, before=before, lag=lag, echo=echo)
 
 
 def _whole_update(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generator) -> Iterator[InputPair]:
@@ -114,6 +132,33 @@ def _one_coordinate(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Gen
         first, second = rest.copy(), rest.copy()
         first[place], second[place] = one * guarantee.bound, two * guarantee.bound
         yield InputPair(name.format(place), first, second)
+
+
+def _one_record(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generator) -> Iterator[InputPair]:
+    """Return pairs of tables that differ in their first row only."""
+
+    def scaled(direction: FloatArray, level: float) -> FloatArray:
+        return _scaled(direction, level, guarantee)
+
+    dense, axis, sparse, uneven = rng.standard_normal(d), np.zeros(d), np.zeros(d), scaled(rng.standard_normal(d), 1.0)
+    axis[quiet] = 1.0
+    sparse[:: (d - 1) // (PARTS[d] - 1)] = 1.0  # one in every tensor
+    uneven[0] = _HUGE
+    nothing, alike = np.zeros((ROWS - 1, d)), np.tile(scaled(dense, _INSIDE), (ROWS - 1, 1))
+    large = np.stack([scaled(rng.standard_normal(d), _BEYOND) for _ in range(ROWS - 1)])
+    for name, one, two, others in (
+        ("dense and its opposite", scaled(dense, _INSIDE), scaled(dense, -_INSIDE), nothing),
+        ("sparse and its opposite, beyond the clip", scaled(sparse, _BEYOND), scaled(sparse, -_BEYOND), nothing),
+        ("huge in the first layer and large in others, and its opposite", _BEYOND * uneven, -_BEYOND * uneven, nothing),
+        ("dense and its opposite, beyond the clip", scaled(dense, _BEYOND), scaled(dense, -_BEYOND), nothing),
+        ("dense and its opposite among large ones", scaled(dense, _BEYOND), scaled(dense, -_BEYOND), large),
+        ("tiny and huge among identical ones", scaled(dense, _TINY), scaled(dense, _HUGE), alike),
+        ("dense and its opposite among identical ones", scaled(dense, _INSIDE), scaled(dense, -_INSIDE), alike),
+        ("dense and zero", scaled(dense, _BEYOND), np.zeros(d), nothing),
+        ("dense and sparse", scaled(dense, _BEYOND), scaled(sparse, _BEYOND), large),
+        ("one coordinate and its opposite", scaled(axis, _BEYOND), scaled(axis, -_BEYOND), nothing),
+    ):
+        yield InputPair(f"one record, {name}", np.vstack([one, others]), np.vstack([two, others]))
 
 
 def _scaled(direction: FloatArray, level: float, guarantee: Guarantee) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from pausefl.errors import require
 from pausefl.privacy.audit.bounds import AnyMechanism, Bound, Counts, GaussianCurve
-from pausefl.privacy.audit.input_pairs import SIZES, InputPair, input_pairs, probe
+from pausefl.privacy.audit.input_pairs import PARTS, ROWS, SIZES, InputPair, input_pairs, probe
 from pausefl.privacy.audit.views import Views
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
@@ -125,16 +125,19 @@ def audit(
 def bound_for(mechanism: Mechanism) -> Bound:
     """Return the bound that fits what the mechanism claims."""
     delta = mechanism.guarantee.delta
-    return GaussianCurve(delta) if mechanism.loss == "gaussian" else AnyMechanism(delta)
+    if mechanism.loss != "gaussian":
+        return AnyMechanism(delta)
+    return GaussianCurve(delta, in_rho=mechanism.composition == "zcdp")
 
 
 def attack(
     trial: Trial, guarantee: Guarantee, bound: Bound, *, runs: int, error: float, low_bits: bool,
-    sizes: Iterable[int] = tuple(SIZES), least: int = 400,
+    sizes: Iterable[int] = tuple(SIZES), least: int = 400, count: int = ROWS, given: InputPair | None = None,
 ) -> tuple[Epsilon, Epsilon, str]:  # fmt: skip
     """Return a lower bound on epsilon, the largest that could have been shown, and the event that showed it.
 
-    Updates have one of the ``sizes``, and each pair is tried with ``least`` trials or more.
+    Inputs have one of the ``sizes``, and each pair is tried with ``least`` trials or more.  ``count`` is the public
+    number of records, where these are protected.  With a ``given`` pair there is no search for another.
     """
     require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
     require(0.0 < error < 0.5, "error", error, "between 0 and 0.5", "0.05 is common")
@@ -157,8 +160,10 @@ def attack(
     def shared(pair: InputPair) -> int:
         return max(100, runs * _FREE // max(_FREE, pair.cost))
 
-    noise = trial([probe(guarantee, rng)] * min(_PROBES, least))
-    pairs = list(input_pairs(guarantee, rng, noise, sizes))
+    pairs = [given] if given is not None else []
+    if not pairs:
+        noise = trial([probe(guarantee, rng)] * min(_PROBES, least))
+        pairs = list(input_pairs(guarantee, rng, noise, sizes, count))
     found = [best(pair, max(least, min(shared(pair) // 10, 2000)), _EXPLORING) for pair in pairs]
     # Within each cost: of a costly pair there are few trials, so that it could not compete with a cheap one.
     found.sort(key=lambda event: event.strength)
@@ -174,7 +179,17 @@ def attack(
 
 
 def _release(mechanism: Mechanism, update: FloatArray, epsilon: Epsilon, noise: Noise) -> FloatArray:
-    """Release an update as a client would: some sizes as a flat array, others as tensors by name."""
+    """Release an update as a client would: some sizes as a flat array, others as tensors by name.
+
+    A table of records comes as tensors by name, of which the first is small.
+    """
+    if update.ndim == 2:
+        d = update.shape[1]
+        cuts = np.linspace(1, d, PARTS[d], dtype=int)[:-1]
+        rows = {f"tensor {i}": part for i, part in enumerate(np.split(update, cuts, axis=1))}
+        layers = Layers({name: part.shape[1:] for name, part in rows.items()})
+        made = mechanism.release_records(rows, ROWS, epsilon, noise, layers=layers).update
+        return np.concatenate([np.ravel(made[name]) for name in rows])
     if SIZES[update.size] == 1:
         return np.asarray(mechanism.release(update, epsilon, noise).update)
     parts = {f"tensor {i}": part for i, part in enumerate(np.array_split(update, SIZES[update.size]))}

@@ -47,7 +47,7 @@ class Views:
             both = np.cov(ours - means[0], rowvar=False) + np.cov(theirs - means[1], rowvar=False)
             both[np.diag_indices(pair.size)] += 1e-6 * float(np.trace(both)) / pair.size + floor
             direction = np.linalg.solve(both, gap)
-        first, second = bounded(pair.first, guarantee), bounded(pair.second, guarantee)
+        first, second = (bounded(one, guarantee, pair.count) for one in (pair.first, pair.second))
         return cls(pair, first, second, means, spreads, direction, low_bits)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 
 from pausefl.errors import is_finite, require
 from pausefl.privacy.mechanisms.noise import Noise
-from pausefl.privacy.mechanisms.record_sum import clipped_sum, first_record
+from pausefl.privacy.mechanisms.record_sum import check_count, clipped_sum, first_record
 from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, pack, unpack
 from pausefl.privacy.schedule import SHAVE
 from pausefl.types import Epsilon, FloatArray
@@ -235,6 +235,26 @@ class Mechanism(ABC):
             total = self._randomize(total, float(epsilon), noise)
             outcome = unpack(total / count, first_record(records), layers)
         return Released(outcome, float(epsilon), total.size, repr(self), self.guarantee, noise)
+
+    def release_mean(
+        self, mean: Update, count: int, epsilon: Epsilon, noise: Noise, *,
+        layers: Layers | None = None, clip: float | None = None,
+    ) -> Released:  # fmt: skip
+        """Randomise a mean over the public ``count`` of contributions that somebody else has clipped and added up.
+
+        The guarantee holds only if each contribution had a norm of at most the mechanism's clip, which nobody can check
+        from here.  The mean is projected on the ball of that norm: this moves no two means farther apart.
+        """
+        fine = self.guarantee.unit == "record"
+        require(fine, "unit", self.guarantee.unit, "'record' here", "call release")
+        check_count(count)
+        share = self._checked_share(epsilon, clip)
+        with np.errstate(all="ignore"):
+            vector = pack(mean, layers)
+            self._tighten(vector, share)
+            vector = self._randomize(vector * count, float(epsilon), noise)
+            outcome = unpack(vector / count, mean, layers)
+        return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
 
     def _checked_share(self, epsilon: Epsilon, clip: float | None) -> float:
         """Return which share of the mechanism's own clip is asked for, at most 1; refuse what cannot be done."""

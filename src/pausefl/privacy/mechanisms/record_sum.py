@@ -31,8 +31,7 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
     >>> clipped_sum(np.array([[3.0, 4.0], [0.0, 0.5], [np.nan, 1.0]]), bound=1.0, count=3).round(6).tolist()
     [0.6, 1.3]
     """
-    fine = isinstance(count, int) and 1 <= count <= _MOST
-    require(fine, "count", count, f"a whole number from 1 to {_MOST}", "say how many records there are")
+    check_count(count)
     tensors = checked_tensors(records, layers, rows=True)
     rows = len(tensors[0])
     require(rows <= count, "records", rows, f"at most {count}, the public count", "give each record one row")
@@ -48,6 +47,12 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
         # Towards zero: no row gets longer.
         total += np.trunc(block, out=block).sum(axis=0)
     return total * grid
+
+
+def check_count(count: object) -> None:
+    """Refuse a public count that is none."""
+    fine = isinstance(count, int) and 1 <= count <= _MOST
+    require(fine, "count", count, f"a whole number from 1 to {_MOST}", "say how many records there are")
 
 
 def first_record(records: Update) -> Update:
