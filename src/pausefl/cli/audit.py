@@ -38,12 +38,23 @@ def audit(
     owner: Annotated[
         Path | None, typer.Option(help="Attack the whole client of this owner's file instead, in a scratch copy.")
     ] = None,
+    made_by: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE:MAKE",
+            help="With --owner: attack this app. MAKE(0) makes it with a data set, MAKE(1) with one record replaced.",
+        ),
+    ] = None,
     source: Annotated[
         _Source, typer.Option(click_type=click.Choice(get_args(_Source)), help="Which noise to attack.")
     ] = "both",
     runs: Annotated[
         int | None,
-        typer.Option(min=100, help="Releases of each input by which the claim is judged: 40000, with --owner 4000."),
+        typer.Option(
+            min=100,
+            help="Releases of each input that judge the claim: 40000, with --owner 4000, with --app 500.",
+        ),
     ] = None,
     delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,
     confidence: Annotated[
@@ -65,11 +76,12 @@ def audit(
 
     if (mechanism is None) == (owner is None):
         raise ConfigError("give either MECHANISM or --owner FILE, exactly one of the two")
+    require(made_by is None or owner is not None, "--app", made_by, "given with --owner", "say on whose terms")
     error = 1.0 - confidence
     if owner is not None:
         strange = epsilon is not None or delta is not None or low_bits is not None or source != "both"
         require(not strange, "options", "for a mechanism", "left out with --owner", "the owner's file says it all")
-        found = _client(owner, runs, error)
+        found = _client(owner, made_by, runs, error)
     else:
         require(epsilon is not None, "--epsilon", None, "given with a mechanism", "say what it claims")
         found = _mechanism(str(mechanism), float(epsilon or 0.0), source, runs, delta, error, seed, low_bits, as_json)
@@ -87,11 +99,15 @@ def audit(
         raise typer.Exit(1)
 
 
-def _client(owner: Path, runs: int | None, error: float) -> list[Audit]:
+def _client(owner: Path, made_by: str | None, runs: int | None, error: float) -> list[Audit]:
     from pausefl.flower import audit_client
+    from pausefl.system.import_path import imported
 
-    more: dict[str, Any] = {} if runs is None else {"runs": runs}
-    return audit_client(owner, error=error, **more)
+    if made_by is None:
+        return audit_client(owner, runs=runs, error=error)
+    # Their own module lies where they call us, and is theirs: it runs here as it would in their app.
+    sys.path.append(str(Path.cwd()))
+    return audit_client(owner, runs=runs, error=error, make=imported(made_by, "--app"))
 
 
 def _mechanism(

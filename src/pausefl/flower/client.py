@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from logging import ERROR, WARNING, getLogger
@@ -49,6 +50,17 @@ def pass_through() -> None:
     """Let every message through, unchanged, in this process: the gate stands outside of it, around the app's box."""
     global _passes
     _passes = True
+
+
+@contextmanager
+def passing_through() -> Iterator[None]:
+    """Do the same while this lasts, for an app of which another mod has charge."""
+    global _passes
+    before, _passes = _passes, True
+    try:
+        yield
+    finally:
+        _passes = before
 
 
 class PrivateUpdate:
