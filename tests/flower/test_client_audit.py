@@ -13,12 +13,15 @@ import os
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Error, Message, MetricRecord
+from flwr.app import Array, ConfigRecord, Error, Message, MetricRecord
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError
-from pausefl.flower import PrivateUpdate, audit_client
+from pausefl.flower import PrivateUpdate, audit_client, client_audit
+from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
+from pausefl.privacy.ledger.charge import rho_share
+from pausefl.privacy.zcdp import zcdp_epsilon
 
 FEW = 100
 RARE = 1e-8
@@ -142,6 +145,93 @@ def bare_bias(message, context, app):
 def test_arrays_without_noise_are_found(file):
     """Unless most of 400 fair coins fall alike."""
     _, arrays = audit_client(file, runs=1600, mod=bare_bias)
+    assert arrays.verdict == "BROKEN", arrays
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """The file of an owner who protects single records; each pair is tried less often, to be quick."""
+    monkeypatch.setattr(client_audit, "_TRIALS", 16)
+    init_owner(tmp_path / "clinic", "clinic", records=100)
+    return tmp_path / "clinic" / "owner.toml"
+
+
+@pytest.mark.parametrize("who", ["gate", "app"])
+def test_the_shipped_client_of_single_records_passes(records, who):
+    records.write_text(records.read_text().replace("[mechanism]", f'[mechanism]\nclipped_by = "{who}"'))
+    replies, arrays = audit_client(records, runs=FEW, error=RARE)
+    assert replies.event == "nothing but noised arrays differs" and "unit='record'" in replies.mechanism
+    assert arrays.passed and "one record, " in arrays.event, arrays
+
+
+def test_the_claim_is_what_the_first_release_was_noised_for(records):
+    """Where releases are paid in rho, the account rises by less than that with each later one."""
+    replies, _ = audit_client(records, runs=FEW, error=RARE)
+    owner = read_owner(records)
+    rho = rho_share(owner.schedule, 1, owner.mechanism.delta)
+    assert replies.claimed == pytest.approx(zcdp_epsilon(rho, owner.mechanism.delta))
+
+
+def rows_told(message, context, app):
+    """The number of rows leaves."""
+    told = []
+
+    def listening(msg, ctx):
+        answer = app(msg, ctx)
+        if answer.has_content() and "bias" in answer.content.get("arrays", {}):
+            told.append(answer.content["arrays"]["bias"].numpy().shape[0])
+        return answer
+
+    reply = PrivateUpdate()(message, context, listening)
+    if reply.has_content() and told:
+        reply.content["metrics"] = MetricRecord({"num-examples": told[0]})
+    return reply
+
+
+def spoilt_rows_told(message, context, app):
+    """A row that is not finite is answered by an error."""
+    spoilt = []
+
+    def listening(msg, ctx):
+        answer = app(msg, ctx)
+        rows = answer.content["arrays"]["weight"].numpy()
+        spoilt.append(np.isnan(rows).any() and not np.isnan(rows).all())
+        return answer
+
+    reply = PrivateUpdate()(message, context, listening)
+    return Message(Error(code=6, reason="failed"), reply_to=message) if any(spoilt) else reply
+
+
+@pytest.mark.parametrize(
+    ("mod", "kind"), [(rows_told, "of another shape"), (spoilt_rows_told, "one record that is too much")]
+)
+def test_a_reply_that_tells_of_rows_is_found(records, mod, kind):
+    (replies,) = audit_client(records, runs=FEW, error=RARE, mod=mod)
+    assert replies.verdict == "BROKEN" and repr(kind) in replies.event, replies
+
+
+def unclipped_bias(message, context, app):
+    """The bias of the first record is added to what was noised, as if it were no contribution."""
+    asked = message.content["pausefl"]["round"]
+
+    def listening(msg, ctx):
+        _bare.pop(asked, None)
+        answer = app(msg, ctx)
+        if answer.has_content() and "bias" in answer.content.get("arrays", {}):
+            _bare[asked] = answer.content["arrays"]["bias"].numpy()
+        return answer
+
+    reply = PrivateUpdate()(message, context, listening)
+    rows = _bare.get(asked)
+    if reply.has_content() and rows is not None and rows.shape[1:] == (8,) and len(rows):
+        bias = reply.content["arrays"]["bias"].numpy()
+        reply.content["arrays"]["bias"] = Array(np.asarray(bias + rows[0] / 100.0))
+    return reply
+
+
+def test_rows_that_are_not_clipped_are_found(records):
+    """Unless most of 400 fair coins fall alike."""
+    _, arrays = audit_client(records, runs=1600, mod=unclipped_bias)
     assert arrays.verdict == "BROKEN", arrays
 
 

@@ -45,6 +45,14 @@ def test_everything_is_read_and_what_is_not_said_is_forbidden(tmp_path):
     assert owner.allow == owner.messages == frozenset()
 
 
+@pytest.mark.parametrize(("line", "by", "rows"), [("", "gate", True), ('clipped_by = "app"', "app", False)])
+def test_who_clips_what_a_record_contributes(tmp_path, line, by, rows):
+    record = f'kind = "gaussian"\nunit = "record"\nl2 = 1.0\ndelta = 1e-6\n{line}\n'
+    owner = read(tmp_path, GOOD.partition('kind = "laplace"')[0] + record)
+    assert (owner.clipped_by, owner.rows) == (by, rows)
+    assert not read(tmp_path, GOOD).rows
+
+
 def test_a_file_for_simulations_has_places_in_its_name_and_a_ledger_per_run(tmp_path):
     owner = read(tmp_path, SIMULATED + "[replies]\nallow = ['loss']\nmessages = ['query']\n")
     assert (owner.name, owner.simulation) == ("clinic-3", True)
@@ -118,6 +126,8 @@ def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode)
         ),
         ("width = 0.5", "l1 = 0.5", "left out with unit='coordinate'"),
         ('"keep-local"', '"send"', "mechanism.batch_norm is 'send'"),
+        ('"keep-local"', '"refuse"\nclipped_by = "app"', 'only a mechanism with unit = "record" clips records'),
+        ('"keep-local"', '"refuse"\nclipped_by = "me"', "mechanism.clipped_by is 'me'"),
         ('"clinic"', '"clinic-{partition-id}"', "braces are for files with simulation = true; write the name out"),
         ('"clinic"', '"clinic-{"', "braces are for files with simulation = true"),
         ('"clinic"', '"clinic}"', "braces are for files with simulation = true"),

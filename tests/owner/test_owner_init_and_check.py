@@ -179,6 +179,13 @@ def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str,
     assert said in warning
 
 
+def test_an_app_that_is_trusted_to_clip_is_warned_about(tmp_path: Path) -> None:
+    init_owner(tmp_path, "clinic", records=479)
+    assert check_owner(tmp_path / "owner.toml").warnings == ()
+    [warning] = check_owner(edited(tmp_path / "owner.toml", "[mechanism]", '[mechanism]\nclipped_by = "app"')).warnings
+    assert "which the gate cannot check; attack the app with 'pausefl audit" in warning
+
+
 def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     init_owner(tmp_path / "whole", "whole")
     init_owner(tmp_path / "records", "records", records=479)

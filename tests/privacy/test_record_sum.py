@@ -128,3 +128,34 @@ def test_the_record_of_a_release_says_what_is_protected():
         "any one record replaced",
         None,
     )
+
+
+def test_a_mean_of_clipped_contributions_is_noised_like_their_sum():
+    """Whoever clips: the same noise, and the same mean."""
+    rng, mechanism = np.random.default_rng(3), Gaussian(l2=1.0, delta=1e-5, unit="record")
+    rows = rng.standard_normal((40, 6))
+    mean = (rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))).sum(axis=0) / 50
+    ours, theirs = (SimulatedNoise(np.random.default_rng(4)) for _ in range(2))
+    by_gate = mechanism.release_records(rows, 50, 1.0, ours).update
+    by_app = mechanism.release_mean(mean, 50, 1.0, theirs)
+    np.testing.assert_allclose(by_app.update, by_gate, rtol=1e-6)
+    assert by_app.record()["unit"] == "record" and by_app.dimension == 6
+
+
+@pytest.mark.parametrize(("clip", "norm"), [(None, 1.0), (0.25, 0.25), (7.0, 1.0)])
+def test_a_mean_is_projected_on_the_ball_of_the_clip(clip, norm):
+    mechanism, noise = Gaussian(l2=1.0, delta=1e-5, unit="record"), SimulatedNoise(np.random.default_rng(5))
+    found = mechanism.release_mean(np.array([30.0, 40.0]), 10_000, 1e6, noise, clip=clip).update
+    np.testing.assert_allclose(found, [0.6 * norm, 0.8 * norm], atol=1e-3)
+
+
+def test_what_is_no_mean_is_refused():
+    mechanism, noise = Gaussian(l2=1.0, delta=1e-5, unit="record"), SimulatedNoise(np.random.default_rng(6))
+    for mean, count, said in (
+        (np.array([np.nan]), 5, "NaN or infinity"), (np.ones(2), 0, "count is 0"), (np.ones(2), 1.5, "count is 1.5"),
+        (np.ones((5, 2)), 5, "flat"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidValueError, match=said):
+            mechanism.release_mean(mean, count, 1.0, noise)
+    with pytest.raises(InvalidValueError, match="'record' here"):
+        Gaussian(l2=1.0, delta=1e-5).release_mean(np.ones(2), 5, 1.0, noise)

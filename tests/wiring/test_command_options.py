@@ -23,6 +23,7 @@ import click
 import numpy as np
 import pytest
 import typer
+from flwr.app import Message, RecordDict
 from tensorboardX.proto.event_pb2 import Event
 
 from pausefl import __version__
@@ -232,6 +233,15 @@ def events(folder: Path) -> dict[tuple[str, int], float]:
 
 def table_or_json(plain: Seen, as_json: Seen) -> bool:
     return not plain.out.startswith(("[", "{")) and isinstance(as_json.json, (list, dict))
+
+
+def make_app(which: int) -> Any:
+    """Return an app that changes nothing, whatever its data."""
+    return lambda message, context: Message(RecordDict({"arrays": message.content["arrays"]}), reply_to=message)
+
+
+def make_nothing(which: int) -> None:
+    """Return no app."""
 
 
 def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int = 0, **options: Any) -> bool:
@@ -457,9 +467,10 @@ OPTIONS = (
            lambda a, b: (a.code, b.code) == (0, 2) and "releases is 1, but" in b.err),
     Option("ledger restore", "as_json", ("@one/ledger.db", "@one/ledger.db --json"), table_or_json),
     Option("audit", "mechanism", tuple(f"{name} --epsilon 1 --runs 300 {AUDIT}" for name in (
-           "laplace", "laplace-update", "gaussian", "privunit", "privunit-norm")),
+           "laplace", "laplace-update", "gaussian", "gaussian-zcdp", "gaussian-record", "privunit", "privunit-norm")),
            lambda *all_: [s.json[0]["mechanism"] for s in all_] == [repr(one) for one in (
                Laplace(unit="coordinate", width=1.0), Laplace(unit="update", l1=1.0), Gaussian(l2=1.0, delta=1e-5),
+               Gaussian(l2=1.0, delta=1e-5, account="zcdp"), Gaussian(l2=1.0, delta=1e-5, unit="record"),
                PrivUnit(l2=1.0), PrivUnit(l2=1.0, norm="private"))]),
     Option("node review", "app", ("@app --apps list.toml --yes", "@other-app --apps list.toml --yes"),
            lambda *both: [listed(s) for s in both] == [["wombat"], ["quokka"]]),
@@ -511,6 +522,9 @@ OPTIONS = (
            lambda a, b: attacked(a) and attacked(b, epsilon=2.0)),
     Option("audit", "owner", (ATTACK, "--owner @one/owner.toml --runs 100 --json"),
            lambda a, b: ["whole replies", "noised arrays"] == [one["source"] for one in b.json] != a.json),
+    Option("audit", "made_by", tuple(
+           f"--owner @one/owner.toml --runs 100 --json --app {__name__}:make_{what}" for what in ("app", "nothing")),
+           lambda a, b: a.code == 0 and "the app's two data sets" in a.json[1]["event"] and "made None of" in b.err),
     Option("audit", "source", tuple(ATTACK.replace("simulated", s) for s in ("simulated", "secure", "both")),
            lambda *all_: [[one["private"] for one in s.json] for s in all_] == [[False], [True], [True, False]]),
     Option("audit", "runs", (ATTACK, ATTACK.replace("300", "400")), lambda a, b: attacked(a) and attacked(b, runs=400)),

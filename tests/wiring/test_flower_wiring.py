@@ -403,6 +403,17 @@ LINES = (
          in_mechanism(Gaussian(2.0, 1e-6), Gaussian(3.0, 1e-6))),
     Line("mechanism.gaussian.delta", noised(*(f'kind = "gaussian"\nl2 = 2\ndelta = {d}' for d in (1e-6, 1e-7))),
          in_mechanism(Gaussian(2.0, 1e-6), Gaussian(2.0, 1e-7))),
+    Line("mechanism.gaussian.unit",
+         noised(*(f'kind = "gaussian"\nl2 = 2\ndelta = 1e-6\nunit = "{u}"' for u in ("update", "record"))),
+         in_mechanism(Gaussian(2.0, 1e-6), Gaussian(2.0, 1e-6, "record"))),
+    Line("mechanism.gaussian.account",
+         noised(*(f'kind = "gaussian"\nl2 = 2\ndelta = 1e-6\naccount = "{a}"' for a in ("sum", "zcdp"))),
+         in_mechanism(Gaussian(2.0, 1e-6), Gaussian(2.0, 1e-6, account="zcdp"))),
+    Line("clipped_by",
+         tuple(f'name = "a"\n[schedule]\nkind = "fixed-horizon"\nbudget = 4e6\nreleases = 8\n[mechanism]\n'
+               f'kind = "gaussian"\nl2 = 9\ndelta = 1e-6\nunit = "record"\nclipped_by = "{who}"\n'
+               for who in ("gate", "app")),
+         lambda a, b: float(np.abs(weights(a.reply)).max()) < 1.0 < float(weights(b.reply).min())),
     Line("mechanism.privunit.l2", noised('kind = "privunit"\nl2 = 2', 'kind = "privunit"\nl2 = 3'),
          in_mechanism(PrivUnit(2.0), PrivUnit(3.0))),
     Line("mechanism.privunit.norm", noised(*(f'kind = "privunit"\nl2 = 2\nnorm = "{n}"' for n in ("fixed", "private"))),

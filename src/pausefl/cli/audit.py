@@ -52,8 +52,7 @@ def audit(
     runs: Annotated[
         int | None,
         typer.Option(
-            min=100,
-            help="Releases of each input that judge the claim: 40000, with --owner 4000, with --app 500.",
+            min=100, help="Releases of each input that judge the claim: 40000, with --owner 4000, with --app 500."
         ),
     ] = None,
     delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,

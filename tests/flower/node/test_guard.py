@@ -118,6 +118,17 @@ def test_rows_of_records_leave_the_box_and_are_clipped_outside(tmp_path: Path, k
     assert node.charges == 3
 
 
+def test_a_mean_that_the_app_has_clipped_leaves_the_box(tmp_path: Path, kit: ModuleType) -> None:
+    init_owner(tmp_path / "owner", "clinic", records=5, budget=4e6, releases=8)
+    file = tmp_path / "owner" / "owner.toml"
+    file.write_text(file.read_text().replace("[mechanism]", '[mechanism]\nclipped_by = "app"'))
+    node = kit.node_of(file)
+    expected = np.full(210, 1.0 / np.sqrt(210))
+    np.testing.assert_allclose(kit.update(node.ask(node.app().content, 1)), expected, atol=0.01)
+    rows = node.ask(node.app(kit.train_in(ROWS % 5)).content, 2)
+    np.testing.assert_allclose(kit.update(rows), 0.0, atol=0.01)
+
+
 @pytest.mark.parametrize("why", FAILING)
 def test_a_training_that_fails_is_like_any_other(why: str, node: Any, kit: ModuleType, honest: Any) -> None:
     """The law of replies, over whatever can happen in the box."""
