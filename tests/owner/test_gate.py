@@ -545,7 +545,7 @@ def test_a_mean_that_the_app_has_clipped_is_bounded_as_a_whole(owner):
     np.testing.assert_allclose(moved(ask(loud, round=2)), 1.0 / np.sqrt(15), atol=0.001)
     np.testing.assert_allclose(moved(ask(loud, round=3, clip=0.1)), 0.1 / np.sqrt(15), atol=0.001)
     rows = Training({name: np.ones((50, *tensor.shape)) for name, tensor in MODEL.items()})
-    far = Training({name: tensor * np.float32(np.inf) for name, tensor in MODEL.items()})
+    far = Training({name: tensor + np.float32(np.inf) for name, tensor in MODEL.items()})
     for number, training in enumerate((rows, far), 4):
         np.testing.assert_allclose(moved(ask(loud, training, round=number)), 0.0, atol=0.001)
 

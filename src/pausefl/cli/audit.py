@@ -102,11 +102,11 @@ def _client(owner: Path, made_by: str | None, runs: int | None, error: float) ->
     from pausefl.flower import audit_client
     from pausefl.system.import_path import imported
 
-    if made_by is None:
-        return audit_client(owner, runs=runs, error=error)
-    # Their own module lies where they call us, and is theirs: it runs here as it would in their app.
-    sys.path.append(str(Path.cwd()))
-    return audit_client(owner, runs=runs, error=error, make=imported(made_by, "--app"))
+    more: dict[str, Any] = {} if runs is None else {"runs": runs}
+    if made_by is not None:
+        sys.path.append(str(Path.cwd()))
+        more["make"] = imported(made_by, "--app")
+    return audit_client(owner, error=error, **more)
 
 
 def _mechanism(

@@ -70,7 +70,7 @@ class ScratchClient:
     def epsilon(self) -> Epsilon:
         """Return what the ledger charges for a first release by itself."""
         self.renew()
-        self.released(unreadable, 1)
+        self.released(self._idle, 1)
         charge = SqliteLedger(self._file.with_name("ledger.db")).charges(self.owner.name)[0]
         return float(alone_epsilon(charge, self.owner.mechanism))
 
@@ -78,6 +78,11 @@ class ScratchClient:
         """Release updates one after the other from an empty ledger, or from several where one is exhausted."""
         self.renew()
         return np.stack([self.released(self._app(update), number) for number, update in enumerate(updates, 1)])
+
+    def _idle(self, message: Message, context: Context) -> Message:
+        """Answer as an app that learns nothing."""
+        rows = {name: np.zeros((1, *tensor.shape), tensor.dtype) for name, tensor in self.model.items()}
+        return Message(RecordDict({"arrays": record_of(rows if self.owner.rows else self.model)}), reply_to=message)
 
     def _app(self, update: FloatArray) -> App:
         """Return an app that trained this; where the owner lets apps clip, one that does it well."""
