@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pausefl.errors import BudgetExceededError, ScheduleChangedError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, PowerLaw, SqliteLedger
 from pausefl.privacy.ledger.charge import Past, Reservation, alone_epsilon, leaked, next_charge
+from pausefl.privacy.ledger.hash_chain import check_rows, row_of
 from pausefl.privacy.ledger.statement import statement
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 
@@ -133,6 +134,19 @@ def test_a_lavish_schedule_is_stopped_by_the_filter(tmp_path):
         ledger.reserve("a", f"{number}", Lavish(1.0, 0.1), mechanism=RECORD)
     with pytest.raises(BudgetExceededError, match="would bring it to rho"):
         ledger.reserve("a", "more", Lavish(1.0, 0.1), mechanism=RECORD)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-8])
+def test_a_release_too_small_to_be_counted_is_refused_and_breaks_no_ledger(delta):
+    schedule, mechanism = Geometric(budget=1000.0, decay=0.1), Gaussian(l2=1.0, delta=delta, unit="record")
+    made = charges(schedule, mechanism, 400)
+    with pytest.raises(BudgetExceededError, match="too little to be counted"):
+        next_charge(Past.of(made), Reservation("a", "next", schedule, mechanism), 0.0)
+    previous, rows = "start", []
+    for number, charge in enumerate(made, 1):
+        rows.append(row_of(previous, number, charge))
+        previous = rows[-1][-1]
+    check_rows("start", rows)
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,12 @@ def release_price(
             f"release {play} of {subject!r} has epsilon {price.alone!r} left, but {mechanism.name} needs "
             f"{mechanism.least_epsilon:g}; stop taking part"
         )
+    if not price.epsilon > 0.0:
+        # Beside a large account floats lose a tiny release, and a row that adds nothing would make the ledger damaged.
+        raise BudgetExceededError(
+            f"release {play} of {subject!r} costs rho {price.rho!r}, which is too little to be counted beside the "
+            f"{rho!r} of those before; stop taking part"
+        )
     most = mechanism.most_epsilon
     fine = price.alone <= most
     require(fine, "epsilon", price.alone, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
@@ -199,7 +205,7 @@ def _price_in_rho(
     schedule: Schedule, play: int, delta: float, *, first: bool, spent: float, subject: object
 ) -> Price:  # fmt: skip
     """Return the price of a release that is paid in rho: its share of what the whole budget is worth at this delta."""
-    worth, rho = zcdp_within(schedule.budget, delta), rho_share(schedule, play, delta)
+    worth, rho = zcdp_within(schedule.budget, delta), rho_share(schedule.budget, delta, schedule.epsilon(play))
     # The filter of Feldman and Zrnic (2021): what rho adds up to is bounded beforehand, whoever decides when to stop.
     if not spent + rho <= worth:
         raise BudgetExceededError(
@@ -210,9 +216,9 @@ def _price_in_rho(
     return Price(epsilon, delta if first else 0.0, rho, zcdp_epsilon(rho, delta))
 
 
-def rho_share(schedule: Schedule, play: int, delta: float) -> float:
-    """Return what a schedule pays for its ``play``-th release, of what its budget is worth in rho."""
-    return zcdp_within(schedule.budget, delta) * (schedule.epsilon(play) / schedule.budget)
+def rho_share(budget: Epsilon, delta: float, epsilon: Epsilon) -> float:
+    """Return what is paid in rho where a schedule says ``epsilon``: the same share of what its budget is worth."""
+    return zcdp_within(budget, delta) * (float(epsilon) / budget)
 
 
 def leaked(mechanism: Mechanism | None, budget: Epsilon, spent: Epsilon) -> tuple[Epsilon, float]:
@@ -228,7 +234,7 @@ def leaked(mechanism: Mechanism | None, budget: Epsilon, spent: Epsilon) -> tupl
     if not _in_rho(mechanism) or mechanism is None:
         return float(spent), 0.0
     delta = mechanism.guarantee.delta
-    rho = zcdp_within(budget, delta) * (float(spent) / budget)
+    rho = rho_share(budget, delta, spent)
     return zcdp_epsilon(rho, delta), rho
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, RETIRED, Charge, Past, retirement
+from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, RETIRED, Charge, Past, retirement, rho_share
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon
@@ -119,7 +119,7 @@ def _is_due(row: Row, schedule: Schedule, rho: float, delta: float) -> bool:
     if paid == 0.0:
         return math.isclose(epsilon, due_epsilon(schedule, play), rel_tol=1e-9)
     worth = zcdp_within(schedule.budget, delta)
-    due = worth * (due_epsilon(schedule, play) / schedule.budget)
+    due = rho_share(schedule.budget, delta, due_epsilon(schedule, play))
     added = zcdp_epsilon(rho + paid, delta) - zcdp_epsilon(rho, delta)
     close = math.isclose(epsilon, added, rel_tol=1e-9, abs_tol=1e-12 * schedule.budget)
     return close and math.isclose(paid, due, rel_tol=1e-9) and rho + paid <= worth

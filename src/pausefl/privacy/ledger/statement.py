@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.composition import Leakage, compose, events_of
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, IN_RHO, RETIRED, UNSTATED, Charge, releases_within_limit
+from pausefl.privacy.ledger.charge import (
+    DELTA_LIMIT,
+    IN_RHO,
+    RETIRED,
+    UNSTATED,
+    Charge,
+    releases_within_limit,
+    rho_share,
+)
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
-from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
+from pausefl.privacy.zcdp import zcdp_epsilon
 from pausefl.types import Epsilon
 
 if TYPE_CHECKING:
@@ -115,7 +123,7 @@ def _ahead(rows: Sequence[Charge], slack: float) -> tuple[int | None, str, int |
 
         def alone(count: int) -> Epsilon:
             due = due_epsilon(schedule, count + 1)
-            return zcdp_epsilon(zcdp_within(last.budget, delta) * due / last.budget, delta) if last.rho else due
+            return zcdp_epsilon(rho_share(last.budget, delta, due), delta) if last.rho else due
 
         over = _first(lambda count: alone(count) <= max(0.0, last.least * (1.0 - 1e-12)), plays)
         if schedule.limit is not None and schedule.limit - plays <= (over if over is not None else _FAR):
