@@ -27,12 +27,13 @@ def exact_norm_squared(vector):
 @settings(max_examples=200)
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=NUMBERS),
-    st.integers(0, 5), st.data(), st.floats(1e-20, 1e20),
+    st.integers(0, 5), st.data(), st.floats(1e-20, 1e20) | st.floats(5e-324, 1e-270),
 )  # fmt: skip
 def test_replacing_one_record_moves_the_sum_by_at_most_twice_the_clip(rows, place, data, bound):
     other = rows.copy()
     other[place % len(rows)] = data.draw(hnp.arrays(np.float64, rows.shape[1], elements=NUMBERS))
     sums = [clipped_sum(some, bound, len(rows)) for some in (rows, other)]
+    assert np.isfinite(sums).all()
     moved = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(*sums, strict=True))
     assert moved <= (2 * Fraction(bound)) ** 2
 
@@ -109,6 +110,14 @@ def test_a_tighter_clip_leaves_the_noise_as_it_is():
     base = RECORD.release_records(zero, 1, 1.0, quiet).update
     moved = RECORD.release_records(far, 1, 1.0, SimulatedNoise(np.random.default_rng(0)), clip=0.1).update
     assert float(np.linalg.norm(moved - base)) == pytest.approx(0.1, rel=1e-6)
+
+
+@pytest.mark.parametrize("clip", [1e-300, 1e-310, 5e-324])
+def test_a_clip_too_tight_for_floats_leaves_nothing_of_a_record(clip):
+    total = clipped_sum(np.array([[3.0, 4.0], [1.0, 0.0]]), clip, 2)
+    assert total.tolist() == [0.0, 0.0]
+    noise = SimulatedNoise(np.random.default_rng(0))
+    assert np.isfinite(np.asarray(RECORD.release_records(np.ones((3, 2)), 3, 1.0, noise, clip=clip).update)).all()
 
 
 def test_each_unit_has_its_own_way_to_release():

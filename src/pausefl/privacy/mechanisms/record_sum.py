@@ -19,7 +19,9 @@ from pausefl.types import FloatArray
 
 _BLOCK = 1 << 20
 """Numbers that are looked at together."""
-_MOST = 2**40
+_LEAST = 1e-280
+"""A clip below it leaves nothing of a record: the grid would be finer than floats are."""
+MOST_RECORDS = 2**40
 """Records of one client: with more, the grid would be coarser than what a record may contribute needs."""
 
 
@@ -37,6 +39,8 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
     require(rows <= count, "records", rows, f"at most {count}, the public count", "give each record one row")
     flat = [tensor.reshape(rows, -1) for tensor in tensors]
     dimension = sum(part.shape[1] for part in flat)
+    if bound < _LEAST:
+        return np.zeros(dimension)
     # A power of two; up to ``count`` rows of numbers up to ``bound`` then add up to less than 2^53 steps of it.
     grid = 2.0 ** (math.frexp(bound * count)[1] - 52)
     total, step = np.zeros(dimension), max(1, _BLOCK // dimension)
@@ -51,8 +55,8 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
 
 def check_count(count: object) -> None:
     """Refuse a public count that is none."""
-    fine = isinstance(count, int) and 1 <= count <= _MOST
-    require(fine, "count", count, f"a whole number from 1 to {_MOST}", "say how many records there are")
+    fine = isinstance(count, int) and 1 <= count <= MOST_RECORDS
+    require(fine, "count", count, f"a whole number from 1 to {MOST_RECORDS}", "say how many records there are")
 
 
 def first_record(records: Update) -> Update:
