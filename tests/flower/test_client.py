@@ -452,8 +452,7 @@ def test_a_fault_at_home_refuses_everything(client, tools, fault):
     else:
         client.write(tools.OWNER.replace("budget = 8.0", "budget = 80.0"))
     assert why(client.ask(round=2)) == "unready"
-    if fault != "schedule changed":
-        assert why(client.ask(round=0, more={"hello": True})) == "unready"
+    assert why(client.ask(round=0, more={"hello": True})) == "unready"
     assert why(client.ask(kind="evaluate")) in ("unready", "not-allowed")
     assert len(client.seen) == asked
 

@@ -152,7 +152,8 @@ class Gate:
     @property
     def left(self) -> float:
         """The share of the budget that is left; 0 if nothing can be released any more."""
-        return self._outlook()[0]
+        with refusing("unready", PauseError):  # other terms than those of the first release
+            return self._outlook()[0]
 
     def _outlook(self) -> tuple[float, Charge | None]:
         owner = self._owner
