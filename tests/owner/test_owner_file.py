@@ -119,11 +119,7 @@ def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode)
         ("releases = 4", "decay = 0.1\nreleases = 4", "schedule.decay is not a known key"),
         ('kind = "laplace"', 'kind = "nothing"', "mechanism.kind is 'nothing'"),
         ("releases = 4", "releases = 4.0", "schedule.releases is 4.0, but must be a valid integer"),
-        (
-            'unit = "coordinate"',
-            'unit = "all"',
-            "mechanism.unit is 'all', but must be 'coordinate', 'update' or 'record'",
-        ),
+        ('unit = "coordinate"', 'unit = "all"', "mechanism.unit is 'all', but must be 'coordinate' or 'update'"),
         ("width = 0.5", "l1 = 0.5", "left out with unit='coordinate'"),
         ('"keep-local"', '"send"', "mechanism.batch_norm is 'send'"),
         ('"keep-local"', '"refuse"\nclipped_by = "app"', 'only a mechanism with unit = "record" clips records'),

@@ -130,6 +130,8 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"unit": "record"}, "say how many records there are"), ({"unit": "patient"}, "'update' or 'record'"),
         ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),
         ({"delta": 1e-6}, "delta is 1e-06, but must be left out"), ({"records": 7, "delta": 0.5}, "delta"),
+        ({"records": 7, "delta": 0.01}, "delta is 0.01, but must be at most 0.001"),
+        ({"records": 2**40 + 1}, "replies.examples is 1099511627777, but must be at most 1099511627776"),
         ({"records": 7, "budget": 1e-9}, "raise the budget, or make fewer releases"),
     ],
 )  # fmt: skip
@@ -168,7 +170,7 @@ PRIVUNIT = 'kind = "privunit"'
     ("old", "new", "said"),
     [
         ("budget = 8.0", "budget = 20.1", "above 20 the promise is next to nothing"),
-        (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "near the limit of 0.001"),
+        (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "delta is 0.0001 per release, near the limit of 0.001"),
         ('kind = "privunit"  # a promise about the whole update, not about each of its numbers alone\nl2 = 1.0',
          'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, no protection"),
     ],
@@ -215,7 +217,7 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
         (1, {}, "replies.examples is 1"),
         (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
         (479, {"budget": 20.1}, "above 20 the promise is next to nothing"),
-        (9, {"delta": 8e-4}, "near the limit of 0.001"),
+        (9, {"delta": 8e-4}, "delta is 0.0008 for life, near the limit of 0.001"),
     ],
 )  # fmt: skip
 def test_terms_for_records_that_promise_nothing_are_warned_about(

@@ -137,6 +137,7 @@ def _fixed(owner: Owner, begun: bool) -> str:
 
 def _warnings(owner: Owner, dimension: int | None) -> list[str]:
     budget, guarantee, found = owner.schedule.budget, owner.mechanism.guarantee, []
+    in_rho = owner.mechanism.composition == "zcdp"
     if owner.simulation:
         found.append("simulation is true: this file protects nothing, and a deployment refuses it")
     if guarantee.unit == "coordinate":
@@ -156,7 +157,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
     if guarantee.unit != "coordinate" and budget > _MOST:
         found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
     found += [] if owner.simulation else forgetful_places(owner.ledger)
-    total = guarantee.delta * (1 if owner.mechanism.composition == "zcdp" else owner.schedule.limit or _MANY)
-    if total > DELTA_LIMIT / 2:
-        found.append(f"delta is {guarantee.delta:g} per release, near the limit of {DELTA_LIMIT:g} for life")
+    times, span = (1, "for life") if in_rho else (owner.schedule.limit or _MANY, "per release")
+    if guarantee.delta * times > DELTA_LIMIT / 2:
+        found.append(f"delta is {guarantee.delta:g} {span}, near the limit of {DELTA_LIMIT:g} for life")
     return found

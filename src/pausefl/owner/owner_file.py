@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.ledger.charge import DELTA_LIMIT
+from pausefl.privacy.mechanisms.record_sum import MOST_RECORDS
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.private_file import require_private, require_private_folder, require_readable
 from pausefl.system.toml_sections import Section, read_toml, validated
@@ -75,6 +76,11 @@ class Owner:
         if self.clipped_by == "app" and self.mechanism.guarantee.unit != "record":
             raise ConfigError(
                 "mechanism.clipped_by is 'app', but only a mechanism with unit = \"record\" clips records; remove it"
+            )
+        if guarantee.unit == "record" and self.examples > MOST_RECORDS:
+            raise ConfigError(
+                f"replies.examples is {self.examples}, but must be at most {MOST_RECORDS} where records are protected; "
+                "say how many records there are"
             )
 
     @property

@@ -116,8 +116,9 @@ def _check_terms(folder: Path, name: str, text: str) -> None:
     except BudgetExceededError:
         budget, releases = terms.schedule.budget, terms.schedule.limit or 1
         raise ConfigError(
-            f"budget is {budget:g} for {releases} releases, which leaves epsilon {budget / releases:g} for each, but "
-            f"{terms.mechanism.name} needs {terms.mechanism.least_epsilon:g}; raise the budget, or make fewer releases"
+            f"budget is {budget:g} for {releases} releases, which leaves each of them less than epsilon "
+            f"{terms.mechanism.least_epsilon:g}, the least for {terms.mechanism.name}; raise the budget, or make fewer "
+            "releases"
         ) from None
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from pausefl.errors import require
-from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, Unit, clip_norm, require_bound
+from pausefl.privacy.mechanisms.base import Guarantee, Mechanism, clip_norm, require_bound
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.types import Epsilon, FloatArray
 
@@ -35,7 +35,7 @@ class Laplace(Mechanism):
 
     name: ClassVar[str] = "laplace"
     loss: ClassVar[Literal["laplace"]] = "laplace"
-    unit: Unit
+    unit: Literal["coordinate", "update"]
     width: float | None = None
     l1: float | None = None
 
