@@ -85,6 +85,13 @@ def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() ->
         assert [seconds, *leaked, accuracy] == [f"{value:.1f}" for value in found], name
 
 
+def test_whoever_reviews_an_app_for_records_is_told_that_no_record_may_make_it_fail() -> None:
+    """The noise of one record does not hide that the sum of all of them is missing."""
+    page = (ROOT / "docs" / "data-owner.md").read_text()
+    _, found, review = page.partition("So when you review an app")
+    assert found and "no single record can make the training fail" in review.partition("**Memory.**")[0]
+
+
 def test_whoever_limits_memory_is_told_to_keep_the_node_running() -> None:
     """With systemd's default the whole service ends when an app runs out of memory, and the server sees that."""
     page = (ROOT / "docs" / "data-owner.md").read_text()

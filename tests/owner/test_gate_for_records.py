@@ -181,3 +181,22 @@ def test_the_precision_that_the_app_chose_does_not_show(tmp_path: Path, bare: ty
     added = (arrays["w"].astype(np.float64) - MODEL["w"].astype(np.float64)).ravel()
     moved_by = (1.0 / 3.0 + (0.07 if "precision" in app else 0.0)) / RECORDS
     np.testing.assert_allclose(added, moved_by, atol=1e-6)
+
+
+def test_the_noise_of_one_record_does_not_hide_that_training_failed(tmp_path: Path) -> None:
+    """The owner's page tells reviewers of it, because the gate cannot prevent it.
+
+    The mean is 1 by the clip, and its noise has a deviation below 0.01: 0.5 lies more than 40 of them away.
+    """
+    owner = replace(owner_in(tmp_path / "owner"), examples=1000, mechanism=Gaussian(1.0, 1e-5, "record"))
+    model = {"w": np.zeros(2, np.float32)}
+
+    def fine() -> Any:
+        return {"w": np.full((1000, 2), [1.0, 0.0], np.float32)}, {}
+
+    def sent(number: int, train: Any) -> float:
+        arrays = Gate(owner, "run").train(TrainingRequest("run", number), model, train).arrays
+        return float(arrays["w"][0])
+
+    assert owner.mechanism.sigma(0.9) / 1000 < 0.01
+    assert sent(1, fine) > 0.5 > sent(2, raising(ValueError("the loss is not finite")))

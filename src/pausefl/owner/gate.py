@@ -53,6 +53,9 @@ class Gate:
     training failed: whether it fails may depend on the data, and anything that shows it would be a bit without noise.
     So a training that fails sends the noise of an unchanged model, and its reason is written to ``log`` alone; and no
     number of the app leaves.  Only in a simulation the owner may allow some.
+
+    Where single records are protected, the noise hides one record and not the whole sum, so the arrays do show that
+    training failed.  That no single record can make it fail is for the app to see to.
     """
 
     __slots__ = ("_ledger", "_log", "_owner", "_replies")
