@@ -132,7 +132,9 @@ class Selector:
     def spent(self) -> FloatArray:
         """Return the server's estimate of the epsilon each client has leaked, by its schedule, in order of arrival.
 
-        Of a client that has told what is left of its budget, it is the rest of the budget in its schedule.
+        Of a client that has told what is left of its budget, it is the rest of the budget in its schedule.  Where
+        clients pay in rho, as they do where records are protected, it is the spent share of rho times the budget.  What
+        they have leaked is more than that, and at most the budget; their ledgers tell it.
         """
         return self._reward.budgets.spent(self._cohort.releases)
 

@@ -30,6 +30,7 @@ class PlayedRound:
     """One round: who was asked, what each term of the reward said for them, how long each took, who refused and why.
 
     ``seconds`` holds those that answered; a speed of None is unbounded: somebody in the round was never tried before.
+    ``spent`` is the selector's estimate, by the schedule that it was given: see ``Selector.spent``.
     """
 
     round: int
