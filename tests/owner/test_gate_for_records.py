@@ -15,9 +15,10 @@ from hypothesis.extra import numpy as arrays_of
 from pausefl.owner.gate import Gate
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.model_update import rounding_share
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import Reply, TrainingRequest
-from pausefl.privacy import FixedHorizon, Gaussian, SecureNoise, SqliteLedger
+from pausefl.privacy import FixedHorizon, Gaussian, Layers, SecureNoise, SqliteLedger
 
 MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": np.full(3, 0.1)}
 RECORDS = 7
@@ -200,3 +201,24 @@ def test_the_noise_of_one_record_does_not_hide_that_training_failed(tmp_path: Pa
 
     assert owner.mechanism.sigma(0.9) / 1000 < 0.01
     assert sent(1, fine) > 0.5 > sent(2, raising(ValueError("the loss is not finite")))
+
+
+@given(
+    st.sampled_from([np.float32, np.float64]), st.integers(-30, 120), st.integers(1, 10**6), st.integers(0, 2**32 - 1)
+)
+def test_where_the_app_clips_no_model_makes_one_record_move_the_mean_by_more_than_its_clip(kind, power, count, seed):
+    rng = np.random.default_rng(seed)
+    model = {"w": (rng.standard_normal(5) * 2.0**power).astype(kind)}
+    mean, moved = rng.uniform(-0.2, 0.2, 5), rng.standard_normal(5)
+    other = mean + moved * (2.0 * L2 / count / float(np.linalg.norm(moved)))
+    old = model["w"].astype(np.float64)
+    seen = [(old + one).astype(kind).astype(np.float64) - old for one in (mean, other)]
+    share = rounding_share(model, Layers.of(model), L2, count)
+    assert 0.0 <= share * float(np.linalg.norm(seen[0] - seen[1])) <= 2.0 * L2 / count * (1.0 + 1e-9)
+
+
+def test_where_the_app_clips_a_model_beyond_all_bounds_lets_nothing_through():
+    model = {"w": np.full(2, np.finfo(np.float32).max)}
+    assert rounding_share(model, Layers.of(model), 1e37, 7) == 0.0
+    small = {"w": np.full(2, 0.1, np.float32)}
+    assert rounding_share(small, Layers.of(small), L2, 1000) > 0.9999

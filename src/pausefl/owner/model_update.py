@@ -85,7 +85,9 @@ def released(
     if rows:
         made = mechanism.release_records(dict(update), count, epsilon, noise, layers=layers, clip=clip)
     elif mechanism.guarantee.unit == "record":
-        made = mechanism.release_mean(dict(update), count, epsilon, noise, layers=layers, clip=clip)
+        share = rounding_share(model, layers, mechanism.guarantee.bound, count)
+        mean = {name: np.asarray(tensor * share) for name, tensor in update.items()}
+        made = mechanism.release_mean(mean, count, epsilon, noise, layers=layers, clip=clip)
     else:
         made = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip)
     noised = made.update
@@ -96,6 +98,19 @@ def released(
         name: np.asarray(narrowed(sums[name], tensor.dtype)) if name in sums else tensor
         for name, tensor in model.items()
     }
+
+
+def rounding_share(model: Mapping[str, Tensor], layers: Layers, bound: float, count: int) -> float:
+    """Return by what a mean over records is to be multiplied that an app has added to the model, in its precision.
+
+    The larger the numbers of a model, the coarser the steps on which the sum is rounded, and the server chooses them.
+    One record may then move a number by a whole step more than its clip allows, however small its share of the mean is.
+    Multiplied by this, which follows from public numbers alone, it moves the mean by no more than the clip does.
+    """
+    with np.errstate(all="ignore"):
+        steps = [np.spacing(np.abs(model[name]) + model[name].dtype.type(bound)) for name in layers.released()]
+        slack = count * float(np.sqrt(sum(float(np.square(step.astype(np.float64)).sum()) for step in steps)))
+    return 2.0 * bound / (2.0 * bound + slack) if np.isfinite(slack) else 0.0
 
 
 def _check_names(model: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> None:
