@@ -77,5 +77,6 @@ def _clip_rows(block: FloatArray, bound: float) -> None:
     # Divided by the largest entry, nothing overflows.
     unit = block / np.where(top > 0.0, top, 1.0)[:, None]
     norm = np.sqrt(np.square(unit).sum(axis=1))
-    long = top * norm > bound * SHAVE
+    with np.errstate(over="ignore"):  # infinitely long is too long
+        long = top * norm > bound * SHAVE
     block[long] = unit[long] * (bound * SHAVE / norm[long])[:, None]
