@@ -165,7 +165,7 @@ def test_the_shipped_client_of_single_records_passes(records, who, monkeypatch):
     assert arrays.passed and "one record, " in arrays.event, arrays
     # Where releases are paid in rho, the account rises by less with each later one.
     owner = read_owner(records)
-    rho = rho_share(owner.schedule.epsilon(1), owner.schedule.budget, owner.mechanism.delta)
+    rho = rho_share(owner.schedule.budget, owner.mechanism.delta, owner.schedule.epsilon(1))
     assert arrays.claimed == replies.claimed == pytest.approx(zcdp_epsilon(rho, owner.mechanism.delta))
 
 
