@@ -302,6 +302,8 @@ def test_7_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment
         rows = charges(deployment, node)
         assert len({row.release.partition("/")[0] for row in rows}) >= 2
         assert [row.play for row in rows] == list(range(1, len(rows) + 1))
-        assert [row.rho for row in rows] == [rho_share(HORIZON.budget, DELTA, HORIZON.epsilon(row.play)) for row in rows]
+        assert [row.rho for row in rows] == [
+            rho_share(HORIZON.budget, DELTA, HORIZON.epsilon(row.play)) for row in rows
+        ]
         # The second run's server knows of the first run's releases.
         assert found.selector[1]["releases"][node] == len(rows)
