@@ -158,7 +158,8 @@ def noised(told: dict[str, Any], releases: int) -> None:
     """Check a reply: the update is noise around at most the clip, and the rest are constants."""
     assert told["error"] is None
     note = told["numbers"]["pausefl"]
-    assert note == {"name": "clinic", "releases": releases, "noise": note["noise"], "signal": 1.0}
+    left = {"left": pytest.approx(1.0 - releases / 8), "next-noise": note["noise"]}
+    assert note == {"name": "clinic", "releases": releases, "noise": note["noise"], "signal": 1.0, **left}
     assert told["numbers"] == {"metrics": {"num-examples": 1}, "pausefl": note}
     assert 3 < np.linalg.norm(told["update"]) < 1e3
 
