@@ -182,8 +182,9 @@ def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType)
     """There is no SuperLink: the SuperNode keeps trying."""
     words = ["-m", "pausefl", "node", "start", "--owner", str(node.guard.owner), "--", *INSECURE]
     with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         said = []
         for line in process.stdout:
