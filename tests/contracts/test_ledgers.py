@@ -32,7 +32,8 @@ from pausefl.privacy import (
     SimulatedNoise,
     SqliteLedger,
 )
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, epsilon_left, releases_within_limit
+from pausefl.privacy.ledger.charge import epsilon_left
+from pausefl.privacy.ledger.price import DELTA_LIMIT, releases_within_limit
 
 
 @pytest.fixture

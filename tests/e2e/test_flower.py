@@ -22,7 +22,7 @@ import pytest
 import pausefl
 from pausefl.flower import Checkpoint
 from pausefl.privacy import FixedHorizon, Gaussian, SqliteLedger, suggest
-from pausefl.privacy.ledger.charge import leaked, rho_share
+from pausefl.privacy.ledger.price import leaked, rho_share
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower-digits"

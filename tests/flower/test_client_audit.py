@@ -20,7 +20,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate, audit_client, client_audit
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
-from pausefl.privacy.ledger.charge import rho_share
+from pausefl.privacy.ledger.price import rho_share
 from pausefl.privacy.zcdp import zcdp_epsilon
 
 FEW = 100

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pausefl.errors import BudgetExceededError, ScheduleChangedError
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, PowerLaw, SqliteLedger
-from pausefl.privacy.ledger.charge import Past, Reservation, alone_epsilon, leaked, next_charge
+from pausefl.privacy.ledger.charge import Past, Reservation, alone_epsilon, next_charge
 from pausefl.privacy.ledger.hash_chain import check_rows, row_of
+from pausefl.privacy.ledger.price import leaked
 from pausefl.privacy.ledger.statement import statement
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -112,6 +112,8 @@ class Gate:
                 alone = alone_epsilon(charge, mechanism)
                 epsilon = min(alone, request.epsilon or alone)
                 level = mechanism.noise_level(dimension, epsilon, owner.examples)
+                # Before training too: after it, nothing may be left to fail that training could have broken.
+                ahead = self._ahead(dimension)
                 start = time.monotonic()
                 update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
@@ -123,7 +125,7 @@ class Gate:
                     )  # fmt: skip
                 reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
-                return self._with_outlook(reply, dimension)
+                return replace(reply, **ahead)
 
     def _checked(self, request: TrainingRequest, model: Mapping[str, Tensor]) -> Layers:
         """Return which tensors leave; refuse what could not be served."""
@@ -149,8 +151,8 @@ class Gate:
         if kept is None:
             raise Refused("repeated", str(error), self.releases) from error
         told = kept.seconds if SECONDS in self._owner.allow else None
-        reply = replace(kept, numbers=_allowed(self._owner, kept.numbers), releases=self.releases, seconds=told)
-        return self._with_outlook(reply, dimension)
+        numbers = _allowed(self._owner, kept.numbers)
+        return replace(kept, numbers=numbers, releases=self.releases, seconds=told, **self._ahead(dimension))
 
     @property
     def left(self) -> float:
@@ -163,13 +165,13 @@ class Gate:
         wanted = Reservation(owner.name, "the next one", owner.schedule, owner.mechanism)
         return outlook(self._ledger.checked_charges(owner.name), wanted)
 
-    def _with_outlook(self, reply: Reply, dimension: int) -> Reply:
-        """Tell what is left of the budget, and how loud the next release will be; both follow from ledger and file."""
+    def _ahead(self, dimension: int) -> dict[str, Any]:
+        """Return which share of the budget is left, and how loud the next release will be, by ledger and file alone."""
         left, ahead = self._outlook()
         mechanism, level = self._owner.mechanism, None
         if ahead is not None:
             level = mechanism.noise_level(dimension, alone_epsilon(ahead, mechanism), self._owner.examples)
-        return replace(reply, left=left, next_level=level)
+        return {"left": left, "next_level": level}
 
     def _trained(
         self, train: Train, model: Mapping[str, Tensor], layers: Layers

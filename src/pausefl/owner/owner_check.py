@@ -15,7 +15,8 @@ from pausefl.owner.noted_heads import witness_path
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.owner.second_note_place import forgetful_places
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, RETIRED, Charge, Past, Reservation, alone_epsilon, next_charge
+from pausefl.privacy.ledger.charge import RETIRED, Charge, Past, Reservation, alone_epsilon, next_charge
+from pausefl.privacy.ledger.price import DELTA_LIMIT
 from pausefl.privacy.mechanisms.base import PROTECTED
 from pausefl.privacy.schedule import schedule_text
 from pausefl.system.private_file import user_text

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 
 from pausefl.errors import ConfigError, PauseError
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
-from pausefl.privacy.ledger.charge import DELTA_LIMIT
+from pausefl.privacy.ledger.price import DELTA_LIMIT
 from pausefl.privacy.mechanisms.record_sum import MOST_RECORDS
 from pausefl.privacy.mechanisms.tensor_rules import BatchNorm
 from pausefl.system.private_file import require_private, require_private_folder, require_readable

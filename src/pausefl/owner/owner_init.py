@@ -20,7 +20,7 @@ from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
-from pausefl.privacy.ledger.charge import release_price
+from pausefl.privacy.ledger.price import release_price
 from pausefl.system.private_file import require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text

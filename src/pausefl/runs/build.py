@@ -9,7 +9,7 @@ import numpy as np
 from pausefl.errors import InvalidValueError, require
 from pausefl.privacy import Mechanism
 from pausefl.privacy.aggregation import Aggregation
-from pausefl.privacy.ledger.charge import DELTA_LIMIT
+from pausefl.privacy.ledger.price import DELTA_LIMIT
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
 from pausefl.runs.network import build_availability, build_latency

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.privacy.ledger.charge import leaked
+from pausefl.privacy.ledger.price import leaked
 from pausefl.runs.config import Config
 from pausefl.runs.network import build_latency
 from pausefl.types import FloatArray, IntArray

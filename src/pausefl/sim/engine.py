@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pausefl.errors import BudgetExceededError, require
 from pausefl.privacy import Gaussian, Mechanism, Schedule, SimulatedNoise
 from pausefl.privacy.aggregation import Aggregation, Aggregator
-from pausefl.privacy.ledger.charge import Price, leaked, release_price, releases_within_limit
+from pausefl.privacy.ledger.price import Price, leaked, release_price, releases_within_limit
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.rng import stream
 from pausefl.selector import Selector

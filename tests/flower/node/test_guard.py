@@ -467,6 +467,6 @@ def test_other_kinds_of_task_are_refused(
 
 
 def test_a_guard_survives_the_way_to_another_process(node: Any) -> None:
-    guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/root/x"),)).guard
+    guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/srv/x"),)).guard
     guard = replace(guard, answer_after=20.0)
     assert Guard.of(guard.text()) == guard

@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import DELTA_LIMIT, MOST_COORDINATES, RETIRED, Charge, Past, retirement, rho_share
+from pausefl.privacy.ledger.charge import MOST_COORDINATES, RETIRED, Charge, Past, retirement
+from pausefl.privacy.ledger.price import DELTA_LIMIT, rho_share
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon

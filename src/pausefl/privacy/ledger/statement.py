@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 
 from pausefl.errors import MissingExtraError, require
 from pausefl.privacy.composition import Leakage, compose, events_of
-from pausefl.privacy.ledger.charge import (
-    DELTA_LIMIT,
-    IN_RHO,
-    RETIRED,
-    UNSTATED,
-    Charge,
-    releases_within_limit,
-    rho_share,
-)
+from pausefl.privacy.ledger.charge import RETIRED, UNSTATED, Charge
 from pausefl.privacy.ledger.hash_chain import due_epsilon, known_schedule
+from pausefl.privacy.ledger.price import DELTA_LIMIT, IN_RHO, releases_within_limit, rho_share
 from pausefl.privacy.zcdp import zcdp_epsilon
 from pausefl.types import Epsilon
 
