@@ -59,9 +59,27 @@ def test_killed_at_200_random_instants(tmp_path, account):
     assert seen <= released <= rows <= released + kills
 
 
+def test_whoever_begins_to_make_a_ledger_is_not_stopped_by_the_next_who_does(tmp_path, monkeypatch):
+    """Exactly one of two makers has made it, and the other is told so, whoever of them was first at the link."""
+    link, late = os.link, []
+
+    def second_comes(source, target):
+        monkeypatch.setattr(sqlite_file.os, "link", link)
+        late.append(SqliteLedger.create(tmp_path / "l.db").id)
+        link(source, target)
+
+    monkeypatch.setattr(sqlite_file.os, "link", second_comes)
+    with pytest.raises(LedgerError, match="exists, and nothing is overwritten"):
+        SqliteLedger.create(tmp_path / "l.db")
+    assert [SqliteLedger(tmp_path / "l.db").id] == late
+    assert [found.name for found in tmp_path.iterdir()] == ["l.db"]
+
+
 def hammer(path: str, who: int, count: int, out: multiprocessing.Queue[list[int]]) -> None:
-    with suppress(LedgerError):  # the other was faster
+    try:
         SqliteLedger.create(path)
+    except LedgerError as error:  # the other was faster
+        assert "exists" in str(error), error
     ledger = SqliteLedger(path)
     out.put([ledger.reserve("a", f"{who}/{i}", SCHEDULE).play for i in range(count)])
 
@@ -73,10 +91,10 @@ def test_processes_never_share_a_play(tmp_path):
     workers = [context.Process(target=hammer, args=(str(tmp_path / "l.db"), who, 60, out)) for who in range(2)]
     for worker in workers:
         worker.start()
-    plays = [play for _ in workers for play in out.get(timeout=60)]
-    for worker in workers:
+    for worker in workers:  # what each of them sends fits into a pipe, so that it ends before it is read
         worker.join()
         assert worker.exitcode == 0
+    plays = [play for _ in workers for play in out.get(timeout=600)]
     assert sorted(plays) == list(range(1, 121))
     assert SqliteLedger(tmp_path / "l.db").verify().rows == 120
 
@@ -293,16 +311,19 @@ def test_creation_leaves_nothing_half_made(tmp_path, monkeypatch):
 
 def test_what_a_killed_creation_leaves_does_not_stay(tmp_path, monkeypatch):
     """Killed before the link, after it, and while SQLite was writing."""
-    for name in (".l.db.x1.new", ".l.db.x1.new-journal", ".other.db.x1.new", ".l.db", "l.db.new"):
-        (tmp_path / name).touch()
+    for name in (".l.db.x1.new", ".other.db.x1.new", ".l.db", "l.db.new"):
+        (tmp_path / name).mkdir()
+        for file in ("made.db", "made.db-journal"):
+            (tmp_path / name / file).touch()
     ledger = filled(tmp_path / "l.db", 1)
     others = {".other.db.x1.new", ".l.db", "l.db.new"}
     assert {path.name for path in tmp_path.iterdir()} == {"l.db", *others}
-    os.link(ledger.path, tmp_path / ".l.db.x2.new")
-    (tmp_path / ".l.db.x3.new").touch()
+    for name in (".l.db.x2.new", ".l.db.x3.new"):
+        (tmp_path / name).mkdir()
+    os.link(ledger.path, tmp_path / ".l.db.x2.new" / "made.db")
     assert SqliteLedger(tmp_path / "l.db").reserve("a", "next", SCHEDULE).play == 2
     assert {path.name for path in tmp_path.iterdir()} == {"l.db", *others}
-    (tmp_path / f".{ledger.id}.x4.new").touch()
+    (tmp_path / f".{ledger.id}.x4.new").mkdir()
     ledger.backup(tmp_path / "copy.db")
     assert {path.name for path in tmp_path.iterdir()} == {"l.db", "copy.db", *others}
 
@@ -443,7 +464,7 @@ def test_a_backup_in_the_midst_of_charges_is_of_one_moment(tmp_path):
     ledger, heads = SqliteLedger(path), []
     while not heads or worker.is_alive():
         heads.append(ledger.backup(tmp_path / f"{len(heads)}.db"))
-    out.get(timeout=60)
+    out.get(timeout=600)
     worker.join()
     ledger.verify()
     assert worker.exitcode == 0 and all(ledger.contains(head) for head in heads)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -86,37 +88,63 @@ def copy_into(connection: sqlite3.Connection, source: sqlite3.Connection, kind: 
 def remove_strays(folder: Path, stem: str) -> None:
     """Remove what was left by a process that was killed while it made a file.
 
-    Somebody who is still at it then fails; of several at once the last to begin never does.
+    Whoever makes a file holds a lock until it is done, and the lock ends with its process.  So what is still being
+    made stays.
     """
-    for end in (".new", ".new-journal"):
-        for stray in folder.glob(f".{glob.escape(stem)}.*{end}"):
-            with suppress(OSError):
-                stray.unlink()
+    for stray in folder.glob(f".{glob.escape(stem)}.*.new"):
+        with suppress(OSError), _locked(stray, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(stray)
+
+
+@contextmanager
+def _workshop(folder: Path, stem: str) -> Iterator[Path]:
+    """Make a folder that :func:`remove_strays` leaves alone while this lasts, and remove it afterwards.
+
+    The lock is on a folder and not on the database in it, because closing any descriptor of a database drops the locks
+    that SQLite has on it.
+    """
+    with ExitStack() as held:
+        while True:
+            made = Path(tempfile.mkdtemp(prefix=f".{stem}.", suffix=".new", dir=folder))
+            held.callback(shutil.rmtree, made, ignore_errors=True)
+            with suppress(FileNotFoundError):  # somebody else took it for a stray before it was locked
+                held.enter_context(_locked(made, fcntl.LOCK_EX))
+                made.stat()
+                break
+        yield made
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)
 
 
 def make_file(
     path: Path, stem: str, fill: Callable[[sqlite3.Connection], None], check: Callable[[Path], object]
 ) -> None:
-    """Make a database under another name, which begins with the ``stem``, check it, then link it to its own name.
+    """Make a database in a folder whose name begins with the ``stem``, check it, then link it to its own name.
 
-    A crash in between leaves a stray ``.new`` file, never half a ledger.  When this returns the name is on the disk.
+    A crash in between leaves a stray ``.new`` folder, never half a ledger.  When this returns the name is on the disk.
     """
-    if Path(f"{path}-journal").exists():
+    if Path(f"{path}-journal").exists() and not path.exists():  # in this order: a ledger in use has its file first
         raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
     try:
         require_private_place(path, "ledger")
         remove_strays(path.parent, stem)
-        handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=path.parent)
-        os.close(handle)
-        try:
-            with closing(sqlite3.connect(name, isolation_level=None)) as connection:
+        with _workshop(path.parent, stem) as workshop:
+            made = workshop / "made.db"
+            os.close(os.open(made, os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(made, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 fill(connection)
-            check(Path(name))
-            os.link(name, path)
+            check(made)
+            os.link(made, path)
             sync_folder(path.parent)
-        finally:
-            Path(name).unlink(missing_ok=True)
     except PauseError:
         raise
     except FileExistsError:
