@@ -4,9 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SETUP  := pyproject.toml constraints.txt
+# One more than there are cores: the worker that has the real deployments mostly waits.
+WORKERS = $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports docs package licences soak bench bench-peers clean
+.PHONY: help demo test thorough check lint types imports docs package licences soak bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -31,9 +33,11 @@ $(VENV)/dev: $(VENV)/demo
 demo: $(VENV)/demo  ## the showcase: digits, 30 clients, every policy, two units of privacy; ends with tables and HTML reports
 	@$(BIN)/pausefl demo
 
-test: $(VENV)/dev  ## all tests
-	@$(BIN)/python -m pytest -n auto --ignore tests/e2e/test_flower.py --ignore tests/e2e/test_node.py
-	@$(BIN)/python -m pytest tests/e2e/test_flower.py tests/e2e/test_node.py  # real deployments: one at a time, with the machine to themselves
+test: $(VENV)/dev  ## all tests but the thorough ones
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+thorough: $(VENV)/dev  ## the tests that take long, of which `make test` has smaller siblings
+	@$(BIN)/python -m pytest -n $(WORKERS) -m thorough
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -56,7 +60,7 @@ package: $(VENV)/dev  ## wheel and sdist into dist, and the wheel tried in a new
 licences: $(VENV)/dev  ## write docs/licences.md from the installed packages
 	@$(BIN)/python tools/licences.py docs/licences.md
 
-check: lint types imports test docs package  ## lint, types, import rules, all tests, the site and the wheel
+check: lint types imports test thorough docs package  ## lint, types, import rules, all tests, the site and the wheel
 
 soak: $(VENV)/dev  ## the slow part of the robustness tests: memory over 5,000 rounds, 2,000 strange inputs
 	@$(BIN)/python tests/robustness/soak.py

@@ -12,6 +12,11 @@ from pausefl.runs.config import make_config
 from pausefl.runs.read_folder import read_runs
 from pausefl.studies.claims.page import claims_page
 from pausefl.studies.evidence import gather
+from pausefl.studies.field_page import USE_WHEN, field_page
+from pausefl.studies.measured.field import by_policy as standings
+from pausefl.studies.measured.field import by_setting
+from pausefl.studies.measured.study import read_rows
+from pausefl.studies.measured.weights import WeightSearch
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,20 +30,24 @@ def test_the_manual_tells_the_defaults() -> None:
     block = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "simulator.md").read_text(), re.S | re.M)[0]
     defaults = make_config({}).model_dump()
     for section, values in tomllib.loads(block).items():
+        lines = block.partition(f"[{section}]")[2].splitlines()  # keys of two sections may be called the same
         for key, value in values.items():
-            line = next(line for line in block.splitlines() if line.startswith(f"{key} = "))
+            line = next(line for line in lines if line.startswith(f"{key} = "))
             assert (defaults[section][key] is None) if "# e.g." in line else defaults[section][key] == value, line
 
 
-def test_the_flower_lines_of_the_readme_are_the_examples_own() -> None:
-    """What the end-to-end tests run is what a reader copies."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
-    app = ROOT / "examples" / "flower-digits" / "digits_app"
-    for word, name in (("PauseStrategy", "server.py"), ("PrivateUpdate", "client.py")):
-        [block] = [block for block in blocks if word in block]
-        said = {line.strip() for line in block.splitlines() if line.strip()}
-        lines = {line for line in said if not line.startswith("examples, per_round, options =")}
-        assert lines <= {line.strip() for line in (app / name).read_text().splitlines()}
+def test_the_steps_with_flower_are_the_same_on_both_pages() -> None:
+    """tests/e2e runs those of the README in Flower's simulation."""
+    readme, page = (
+        re.findall(r'^```python title="((?:server|client)_app\.py)"\n(.*?)^```', (ROOT / name).read_text(), re.S | re.M)
+        for name in ("README.md", "docs/flower.md")
+    )
+    assert readme == page and len(page) == 3
+    commands = r"^\$ ((?:flwr run|flower-|pausefl owner init|printf)[^#\n]*?(?:\\\n.*?)?)(?: +#.*)?$"
+    short, whole = (
+        set(re.findall(commands, (ROOT / name).read_text(), re.M)) for name in ("README.md", "docs/flower.md")
+    )
+    assert short <= whole and len(short) == 9
 
 
 @pytest.mark.parametrize("name", ["docs/flower.md", "docs/data-owner.md", "examples/flower-digits/README.md"])
@@ -65,6 +74,32 @@ def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
 def test_the_page_of_claims_is_what_the_committed_runs_say() -> None:
     page = claims_page(gather(ROOT / "results"), "pausefl paper claims results --out docs/claims.md")
     assert page == (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_field_is_what_the_committed_rows_say() -> None:
+    rows = read_rows(ROOT / "results" / "field" / "rows.csv").rows
+    page = field_page(rows, "pausefl paper field results/field --out docs/field.md")
+    assert page == (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+    assert set(USE_WHEN) == {row["policy"] for row in rows}
+
+
+def test_what_the_page_of_the_field_says_of_losses_is_in_the_rows() -> None:
+    rows = read_rows(ROOT / "results" / "field" / "rows.csv").rows
+    settings = by_setting([row for row in rows if row["unit"] == "update"])
+    assert len(settings) == 8
+    for name, found in settings.items():
+        times = {policy: np.median([row["seconds"] for row in seeds]) for policy, seeds in standings(found).items()}
+        assert all(times[policy] > times["random"] for policy in ("pow-d", "rpow-d", "afl")), name
+        for policy in ("oort", "tifl"):
+            assert (times[policy] < times["random"]) == ("stable" in name), (name, policy)
+
+
+def test_the_table_on_the_page_of_weights_is_what_the_committed_rows_say() -> None:
+    rows = read_rows(ROOT / "results" / "weights" / "rows.csv").rows
+    table = WeightSearch.report(rows, "").sections[0].table
+    assert table is not None
+    page = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
+    assert [f"| {' | '.join(row)} |" for row in table.rows] == re.findall(r"^\| (?:fashion-)?mnist, .*\|$", page, re.M)
 
 
 def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() -> None:

@@ -27,13 +27,22 @@ def test_number_keys_equal_client_keys() -> None:
     assert number_keys(3, 9).tolist() == client_keys(range(3, 9)).tolist()
 
 
+def test_keys_of_numbers_beyond_64_bits_are_their_own() -> None:
+    """No two of them share a key, nor does a number with the text that it is written as."""
+    numbers = [sign * (2**power + off) for power in (63, 64, 65, 100, 4095) for off in (0, 1, 7) for sign in (1, -1)]
+    keys = client_keys([*numbers, *map(str, numbers), *range(-5, 5)])
+    assert len(set(keys.tolist())) == len(keys)
+    assert client_keys([np.uint64(2**64 - 1)]).tolist() == client_keys([2**64 - 1]).tolist()
+
+
 def test_keys_are_the_same_in_another_process() -> None:
-    code = "from pausefl.rng import client_keys, stream; print(client_keys(['a', 7]).tolist(), stream(0, 'p').random())"
+    shown = "client_keys(['a', 7, 2**64]).tolist(), stream(0, 'p').random()"
+    code = f"from pausefl.rng import client_keys, stream; print({shown})"
     outputs = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     }
-    assert outputs == {f"{client_keys(['a', 7]).tolist()} {stream(0, 'p').random()}\n"}
+    assert outputs == {f"{client_keys(['a', 7, 2**64]).tolist()} {stream(0, 'p').random()}\n"}
 
 
 def test_tickets_look_uniform() -> None:

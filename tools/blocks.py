@@ -1,7 +1,8 @@
 """Runs the blocks of a page as a reader would, in a folder of their own, and compares what is printed with the page.
 
 A block with a title is a file, a ``python`` block is run (all of a page in one scope), a ``text`` block after it is its
-output, and of a ``console`` block each line after ``$`` is run by bash.
+output, and of a ``console`` block each line after ``$`` is run: ``pausefl`` without anything of the shell in a process
+that has its imports behind it, all else by bash.
 
     python tools/blocks.py docs/tutorial.md
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import os
 import re
 import shlex
@@ -32,8 +34,11 @@ SMALLER = (
         r"--seeds 5 --jobs 2",
         "--seeds 1 --set data.name=digits --set data.train_size=300 --set run.rounds=3",
     ),
+    ("README.md", r" --images pictures", ""),  # docs/tutorial.md draws them
+    ("docs/studies.md", r" --images own-charts", ""),
     ("docs/studies.md", r"--scale (half|full)", "--scale smoke"),
     ("docs/studies.md", r"0\.0003,0\.001,0\.003,0\.01,0\.03", "0.003,0.01"),
+    ("docs/how-to/tune.md", r"--trials 40 --seeds 2", "--trials 2 --seeds 1"),
     ("docs/data-owner.md", r"\bHASH\b", "$(pausefl ledger verify clinic/ledger.db | sed 's/.* //')"),
 )
 """What is run instead, where the command on the page would take minutes or stands for a value of the reader's own."""
@@ -46,10 +51,21 @@ NOT_RUN = {
     r"^git clone ": "needs the network",
     r"^pausefl data fetch ": "needs the network",
     r"^pausefl --install-completion": "would write to the home folder",
+    r"^pausefl watch ": "serves a page until it is stopped; tests/e2e opens one",
     r"^(flower-|flwr |pausefl node )": "a deployment; tests/e2e runs one",
+    r"\.flwr/config\.toml$|^ls ~/trial/simulated$|^kill ": "before or after a deployment or a simulation",
 }
 """Commands that are checked but not run, and why."""
 
+ONE_AT_A_TIME = re.compile(r"^pausefl (study(?! --list)|tune|demo)\b(?!.*--jobs)")
+"""Commands that start two processes unless told otherwise.  What they print does not depend on how many there are."""
+
+SLOW_IMPORTS = [
+    "pausefl.cli", "pausefl.studies.load", "pausefl.runs.play", "pausefl.report.report_files", "pausefl.privacy.audit",
+    "torch", "sklearn.datasets", "altair", "vl_convert", "opendp.prelude", "dp_accounting",
+]  # fmt: skip
+
+_SILENT = " > /dev/null"
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.S | re.M)
 
 
@@ -147,15 +163,56 @@ def _run(name: str, command: str, shown: str, folder: Path, check: Callable[[str
     if any(re.search(pattern, smaller) for pattern in NOT_RUN):
         check(smaller)
         return Printed(command, shown, shown, False)
+    code, out = _by_fork(smaller, folder) if _needs_no_shell(smaller) else _by_bash(smaller, folder)
+    refusal = any(line.startswith("pausefl: ") and "code of its own" not in line for line in shown.splitlines())
+    if (code != 0) is not refusal:
+        raise RuntimeError(f"{name}: $ {smaller} ended with {code}:\n{out}")
+    real = out.replace(f"{folder.resolve()}/", "/home/you/")
+    return Printed(command, shown, real, smaller == command)
+
+
+def _needs_no_shell(command: str) -> bool:
+    return command.startswith("pausefl ") and not re.search(r"[|&;<>$`\\*?~\n]", command.removesuffix(_SILENT))
+
+
+def _by_bash(command: str, folder: Path) -> tuple[int, str]:
     done = subprocess.run(
-        ["bash", "-c", smaller], cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ["bash", "-c", command], cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=600,
     )  # fmt: skip
-    refusal = any(line.startswith("pausefl: ") and "code of its own" not in line for line in shown.splitlines())
-    if (done.returncode != 0) is not refusal:
-        raise RuntimeError(f"{name}: $ {smaller} ended with {done.returncode}:\n{done.stdout}")
-    real = done.stdout.replace(f"{folder.resolve()}/", "/home/you/")
-    return Printed(command, shown, real, smaller == command)
+    return done.returncode, done.stdout
+
+
+def _by_fork(command: str, folder: Path) -> tuple[int, str]:
+    """Run ``pausefl`` in a fork of a server that has imported what is slow to import, and has run nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(SLOW_IMPORTS)
+    words = shlex.split(command.removesuffix(_SILENT))[1:]
+    if ONE_AT_A_TIME.search(command):
+        words += ["--jobs", "1"]
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place) / "out", Path(place) / ("err" if command.endswith(_SILENT) else "out")
+        process = context.Process(target=_call, args=(words, folder, _environment(folder), out, err))
+        process.start()
+        process.join(600)
+        if process.exitcode is None:
+            process.kill()
+        return -1 if process.exitcode is None else process.exitcode, err.read_text(encoding="utf-8")
+
+
+def _call(words: list[str], folder: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+    """Do what ``python -m pausefl`` does in a folder."""
+    for stream, path in ((1, out), (2, err)):
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+
+    from pausefl.cli import main as pausefl
+
+    pausefl(words)
 
 
 def _run_python(text: str, scope: dict[str, object], folder: Path, name: str) -> str:
@@ -171,6 +228,7 @@ def _run_python(text: str, scope: dict[str, object], folder: Path, name: str) ->
 
 def _environment(folder: Path) -> dict[str, str]:
     return os.environ | {
+        "HOME": str(folder.resolve()),
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
         "PAUSEFL_DATA": str(folder / "data"),

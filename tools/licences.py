@@ -19,6 +19,17 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLASSIFIER = "License :: OSI Approved :: "
+DATA_INSIDE = (
+    "",
+    "## Data inside pausefl",
+    "",
+    "| file | made from | licence |",
+    "|---|---|---|",
+    "| `pausefl/sim/device_speeds.csv` | the npm package detect-gpu 5.0.70, by `tools/device_speeds.py` "
+    "| MIT; its text is in the file |",
+    "",
+)
+"""What comes with the package and was made by others."""
 
 
 def groups() -> dict[str, list[str]]:
@@ -77,7 +88,7 @@ def page() -> str:
         lines += ["", f"## {title}", "", "| package | licence |", "|---|---|"]
         shown = sorted(found if name == "pausefl" else set(found) - set(core))
         lines += [f"| {found[one].metadata['Name']} | {licence(found[one])} |" for one in shown]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *DATA_INSIDE])
 
 
 if __name__ == "__main__":

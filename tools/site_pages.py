@@ -17,7 +17,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
-from tables import commands_table, configuration_table  # noqa: E402 - the folder is known only now
+from notebook_page import notebook_page  # noqa: E402 - the folder is known only now
+from tables import commands_table, configuration_table  # noqa: E402
 
 HOMES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 """Pages from the top of the repository, and what they are called in the site."""
@@ -25,6 +26,7 @@ HOMES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGEL
 TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": commands_table}
 """Marks in a page, and what takes their place."""
 
+_NOTEBOOK = ".ipynb"
 _LINK = re.compile(r"(?<!`)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
@@ -63,7 +65,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _file(config: Any, source: str, place: str) -> File:
-    return File.generated(config, place, content=(ROOT / source).read_bytes())
+    text = (ROOT / source).read_bytes()
+    return File.generated(config, place, content=notebook_page(text.decode()) if source.endswith(_NOTEBOOK) else text)
 
 
 def _origin(place: str) -> str:
@@ -71,14 +74,20 @@ def _origin(place: str) -> str:
     for source, home in HOMES.items():
         if place == home:
             return source
-    return place.removeprefix("source/") if place.startswith("source/") else f"docs/{place}"
+    if not place.startswith("source/"):
+        return f"docs/{place}"
+    origin = place.removeprefix("source/")
+    notebook = f"{origin.removesuffix('.md')}{_NOTEBOOK}"
+    return notebook if (ROOT / notebook).is_file() else origin
 
 
 def _place(origin: str) -> str:
     """Return where a file of the repository lies in the site."""
     if origin in HOMES:
         return HOMES[origin]
-    return origin.removeprefix("docs/") if origin.startswith("docs/") else f"source/{origin}"
+    if origin.startswith("docs/"):
+        return origin.removeprefix("docs/")
+    return f"source/{origin.removesuffix(_NOTEBOOK)}.md" if origin.endswith(_NOTEBOOK) else f"source/{origin}"
 
 
 def _in_repository(page: str, target: str) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Real
 
 _SHOWN = 200
@@ -114,3 +116,13 @@ def shown(value: object) -> str:
         text = repr(value)
     line = " ".join(text.split()) if "\n" in text else text
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "check the spelling") -> str:
+    """Return what an error about an unknown name ends with: the nearest known one, or what to do if there is none.
+
+    >>> did_you_mean("Fashion_MNIST", ["mnist", "fashion-mnist"])
+    "did you mean 'fashion-mnist'?"
+    """
+    close = get_close_matches(name.lower().replace("_", "-"), list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else otherwise

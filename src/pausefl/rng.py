@@ -16,6 +16,8 @@ from pausefl.types import ClientId, KeyArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_LONGEST_ID = 4096
+"""Bits of a client id.  Python writes no more than 4,300 digits of a number, so a longer one could not be saved."""
 
 
 def stream(seed: int, purpose: str, *path: ClientId) -> np.random.Generator:
@@ -46,8 +48,15 @@ def number_keys(start: int, stop: int) -> KeyArray:
 def _digest_id(client: ClientId) -> int:
     if isinstance(client, str):
         return int.from_bytes(blake2b(client.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
-    require(-(2**63) <= client < 2**63, "client id", client, "a 64-bit integer or a string", "use a string id")
-    return int(_mix(np.array([client], dtype=np.int64).view(np.uint64))[0])
+    if -(2**63) <= client < 2**63:
+        return int(_mix(np.array([client], dtype=np.int64).view(np.uint64))[0])
+    # Flower's node ids go up to 2^64.  Bits of their own, so that 2^64 is not the text "18446744073709551616".
+    bits = int(client).bit_length()
+    require(
+        bits <= _LONGEST_ID, "client id", f"a number of {bits} bits", f"of {_LONGEST_ID} at most", "use a string id"
+    )
+    whole = int(client).to_bytes(bits // 8 + 1, "little", signed=True)
+    return int.from_bytes(blake2b(whole, digest_size=8, person=b"whole number").digest(), "little")
 
 
 def _digest(seed: int, purpose: str, *path: ClientId) -> int:

@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 from pathlib import Path
@@ -23,8 +24,47 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "paper" in out
 
 
+@pytest.mark.parametrize("command", [(), ("run",), ("ledger",), ("ledger", "show"), ("paper", "claims")])
+def test_help_has_a_short_form_everywhere(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert run(capsys, *command, "-h") == run(capsys, *command, "--help")
+    assert run(capsys, *command, "-h")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("ledger = 'mine.db'", "is no ledger, but an owner's file; its ledger is "),
+        ("[study]\ntitle = 'x'", "is no ledger, but a study; a ledger is the database"),
+        ("[[app]]\nname = 'x'", "is no ledger, but a list of reviewed apps"),
+        ("[run]\nrounds = 3", "is no ledger, but a configuration in TOML"),
+    ],
+)
+def test_what_is_no_ledger_is_said_to_be_what_it_is(
+    capsys: pytest.CaptureFixture[str], content: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.toml").write_text(content)
+    for command in ("show", "verify"):
+        code, _, err = run(capsys, "ledger", command, str(tmp_path / "x.toml"))
+        assert (code, err.count("\n")) == (2, 1)
+        assert words in err
+
+
+def test_the_guarantee_is_told_wherever_runs_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "study = {title = 'x', policies = ['random', 'random (no privacy)']}\nlearning.enabled = true\n"
+        "data.train_size = 40\nnetwork.clients = 4\nselection.per_round = 2\nrun.rounds = 1\n"
+    )
+    where = str(tmp_path / "out")
+    _, out, err = run(capsys, "study", str(tmp_path / "s.toml"), "--scale", "full", "--jobs", "1", "--out", where)
+    assert "guarantee of random: epsilon = 40 per coordinate" in out, err
+    assert "guarantee of random (no privacy): " in out
+    _, out, _ = run(capsys, "compare", f"{where}/random")
+    assert out.count("guarantee: epsilon = 40 per coordinate") == 1
+
+
 def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = run(capsys, "demo", "--rounds", "4", "--jobs", "1", "--out", str(tmp_path / "demo"))
+    arguments = ("demo", "--rounds", "2", "--jobs", "1", "--out", str(tmp_path / "demo"))
+    code, out, err = run(capsys, *arguments)
     assert (code, err) == (0, "")
     for policy in ("pause", "sa-pause", "random", "all", "fastest", "clustered", "no privacy"):
         assert policy in out
@@ -33,12 +73,16 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         page = (tmp_path / "demo" / unit / "report.html").read_text()
         assert "whole update" in page
         assert "http://" not in page.split("<script")[0]
+    code, out, err = run(capsys, *arguments, "--json")  # of the same runs, which are not played again
+    assert (code, err) == (0, "")
+    assert set(json.loads(out)) == {"whole-update", "coordinate"}
 
 
 def test_run_compare_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One process plays both seeds: two are in ``tests/wiring`` and in the test of Ctrl-C."""
     (tmp_path / "a.toml").write_text("[run]\nrounds = 3\n")
     where = str(tmp_path / "out")
-    arguments = ("run", str(tmp_path / "a.toml"), "--out", where, "--seeds", "2", "--jobs", "2", "--tensorboard")
+    arguments = ("run", str(tmp_path / "a.toml"), "--out", where, "--seeds", "2", "--jobs", "1", "--tensorboard")
     code, out, _ = run(capsys, *arguments, "--set", "selection.policy=random")
     assert code == 0
     assert re.search(r"random\s*│\s*2 │\s*3", out)  # seeds, rounds
@@ -67,7 +111,7 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["run", "a.toml", "--out", "x", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
         (["study", "regret", "--seeds", "0"], "'--seeds': 0 is not in the range x>=1."),
         (["study", "large-mnist", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
-        (["tune", "large-mnist", "privacy.width", "1", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
+        (["tune", "large-mnist", "--vary", "privacy.width=1", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
         (["compare", "x", "--target", "0"], "'--target': 0.0 is not in the range 0<x<=100."),
         (["run", "nowhere.toml", "--out", "x"], "nowhere.toml does not exist"),
         (["run", __file__, "--out", "x"], "is no TOML file"),
@@ -75,7 +119,12 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["report", "nowhere"], "holds no run"),
         (["data", "fetch", "minst"], "data set is 'minst'"),
         (["study", "regret", "--scale", "smoke", "--set", "seeds=0"], "seeds is 0"),
+        (["data", "fetch", "fashion_mnist"], "; did you mean 'fashion-mnist'?\n"),
+        (["study", "published-minst"], "; did you mean 'published-mnist'?\n"),
+        (["study", "somewhere/Large_MNIST.toml"], "; did you mean 'large-mnist'?\n"),
+        (["tune", "large-mnist", "--vary", "privacy.width=1", "--reach", "0.9"], "write 90 for 90 %."),
         (["frobnicate"], "frobnicate"),
+        (["compre"], "No such command 'compre'. Did you mean 'compare'?\n"),
         (["owner", "chek"], "No such command 'chek'. Did you mean 'check'?\n"),
         (["demo", "--colour"], "--colour"),
     ],

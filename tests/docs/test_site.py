@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from house import page as mapped  # noqa: E402 - the folder is known only now
 from house import picture  # noqa: E402 - the folder is known only now
-from licences import groups, licence, needed  # noqa: E402
+from licences import DATA_INSIDE, groups, licence, needed  # noqa: E402
 from offline import fetched  # noqa: E402
 from tables import commands_table, configuration_table, key_comments  # noqa: E402
 
@@ -66,6 +66,7 @@ def test_the_licences_are_those_of_what_is_asked_for() -> None:
     for name in needed(groups()["pausefl"]):
         assert f"| {distribution(name).metadata['Name']} | {licence(distribution(name))} |" in page
     assert all(f"pausefl[{extra}]" in page for extra in groups() if extra != "pausefl")
+    assert page.endswith("\n".join(DATA_INSIDE))
 
 
 def test_links_are_led_to_the_same_file_in_the_site() -> None:
@@ -76,6 +77,7 @@ def test_links_are_led_to_the_same_file_in_the_site() -> None:
         ("README.md", "index.md"),
         ("docs/how-to/resume.md", "how-to/resume.md"),
         ("examples/own_policy.py", "source/examples/own_policy.py"),
+        ("examples/tutorial.ipynb", "source/examples/tutorial.md"),  # a page, not a file to fetch
     ]:
         assert (_place(origin), _origin(place)) == (place, origin)
     assert _in_repository("docs/tutorial.md", "../CONTRIBUTING.md") == "CONTRIBUTING.md"
@@ -91,6 +93,24 @@ def test_docstrings_become_markdown() -> None:
     assert text == "One.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nSee `C` and `d`."
 
 
+def test_a_notebook_becomes_a_page_with_its_code_and_what_it_showed() -> None:
+    from notebook_page import notebook_page
+
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Words."]},
+        {"cell_type": "code", "source": ["print(1)"], "outputs": [
+            {"output_type": "stream", "text": ["1\n"]},
+            {"output_type": "display_data", "data": {"image/png": "QUJD\n", "text/plain": ["<a & b>"]}},
+            {"output_type": "execute_result", "data": {"text/plain": ["```"]}}]},
+    ]  # fmt: skip
+    assert notebook_page(json.dumps({"cells": cells})) == (
+        "# Title\nWords.\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n"
+        '<img alt="&lt;a &amp; b&gt;" src="data:image/png;base64,QUJD">\n\n````text\n```\n````\n'
+    )
+    whole = notebook_page((ROOT / "examples/tutorial.ipynb").read_text(encoding="utf-8"))
+    assert whole.count("```python") >= 3
+
+
 def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
@@ -101,8 +121,8 @@ def test_links_lead_somewhere() -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("fault", ["", "\n[nowhere](nowhere.md)\n", "\n[no such heading](simulator.md#nowhere)\n"])
-def test_make_docs_fails_when_a_link_is_broken(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("broken", [[], ["nowhere.md", "simulator.md#no-such-heading"]])
+def test_make_docs_fails_when_a_link_is_broken(tmp_path: Path, broken: list[str]) -> None:
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
     for name in ("docs", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -118,9 +138,9 @@ def test_make_docs_fails_when_a_link_is_broken(tmp_path: Path, fault: str) -> No
     for done in ("python", "demo", "dev"):  # as if the environment had been set up: the one of this test is used
         (tmp_path / "venv" / done).touch()
     with (tmp_path / "docs/tutorial.md").open("a") as page:
-        page.write(fault)
+        page.writelines(f"\n[broken]({target})\n" for target in broken)
     make = ["make", "--no-print-directory", "docs", "VENV=venv", f"BIN={Path(sys.executable).parent}"]
     done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode == 0) is (fault == ""), done.stderr
-    assert ("nowhere" in done.stderr) is (fault != "")
+    assert (done.returncode == 0) is (not broken), done.stderr
+    assert ("nowhere.md" in done.stderr) is ("no-such-heading" in done.stderr) is bool(broken), done.stderr
     assert done.stdout == ""

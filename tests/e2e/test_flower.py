@@ -5,14 +5,17 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,10 @@ import pausefl
 from pausefl.flower import Checkpoint
 from pausefl.privacy import FixedHorizon, Gaussian, SqliteLedger, suggest
 from pausefl.privacy.ledger.price import leaked, rho_share
+from pausefl.report.live.server import watching
+
+sys.path.insert(0, str(Path(__file__).parent))
+from chromium import Page, find_browser
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower-digits"
@@ -71,7 +78,8 @@ class Run:
 
     def __init__(self, deployment: Any, name: str, app: Path = EXAMPLE, **config: object) -> None:
         self.log = deployment.folder / f"{name}.log"
-        self.process: subprocess.Popen[bytes] = deployment.begin_run(app, config, self.log)
+        patient = {"wait": patience(60), "timeout": patience(120)}  # the example's own, on an idle machine
+        self.process: subprocess.Popen[bytes] = deployment.begin_run(app, patient | config, self.log)
 
     def __enter__(self) -> Run:
         return self
@@ -106,19 +114,22 @@ def releases(deployment: Any, since: list[int]) -> list[list[str]]:
 
 
 def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_received(deployment: Any) -> None:
-    before, state = counts(deployment), deployment.folder / "first.state"
+    before, state, start = counts(deployment), deployment.folder / "first.state", time.monotonic()
     with Run(deployment, "first", **{"rounds": 3, "per-round": 2, "checkpoint": str(state)}) as run:
         said = run.end()
+    whole = time.monotonic() - start
     found = Checkpoint.read(state)
     assert found.round == 3, said
-    alone = pausefl.Selector({f"client-{n}": size for n, size in enumerate([479, 479, 479])}, per_round=2)
+    sizes = {f"client-{n}": 479 for n in range(3)}
+    alone = pausefl.Selector(sizes, per_round=2, warm_up=1)  # as the first answer of each node is provisional
     alone.report({f"client-{n}": count for n, count in enumerate(before)})
     for played in found.history:  # the same latencies lead to the same choice, among those that are there by then
         here = re.findall(r"node \d+ is '(client-\d)'", said.partition(played.line())[0])
         assert alone.select(here).members == played.members
         alone.observe({member: played.seconds[str(member)] for member in played.members})
         assert not played.refused
-        assert all(0.1 < seconds < 100 for seconds in played.seconds.values())
+        assert all(0.1 < seconds < whole for seconds in played.seconds.values())
+        assert played.seconds.get("client-0", math.inf) > 3.0  # its delay
     for node, fresh in enumerate(releases(deployment, before)):
         received = [f"{found.run}/{p.round}" for p in found.history if f"client-{node}" in p.members]
         assert fresh == received
@@ -131,7 +142,25 @@ def test_1_picks_follow_the_selector_and_the_ledgers_hold_what_the_server_receiv
         assert played.line() in said
 
 
-def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deployment: Any) -> None:
+@contextmanager
+def live_page(path: Path, folder: Path) -> Iterator[Page | None]:
+    """The page of ``pausefl watch`` in a browser, from before the run has begun; None without a browser."""
+    browser = find_browser()
+    if browser is None:
+        yield None
+        return
+    page = Page(browser, folder / "profile")
+    try:
+        with watching(path) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            page.open(server.url)
+            yield page
+            server.shutdown()
+    finally:
+        page.close()
+
+
+def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deployment: Any, tmp_path: Path) -> None:
     before, state = counts(deployment), deployment.folder / "killed.state"
     asked = {
         "rounds": 3,
@@ -141,13 +170,21 @@ def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deplo
         "wait": patience(30),
         "checkpoint": str(state),
     }
-    with Run(deployment, "killed", **asked) as run:
+    with live_page(state, tmp_path) as page, Run(deployment, "killed", **asked) as run:
         until(lambda: counts(deployment)[0] > before[0], "the slow node to be charged")
         deployment.kill("supernode-0", signal.SIGKILL)
         after_kill = counts(deployment)[0]
         assert after_kill == before[0] + 1
         deployment.start_node(0)
+        if page is not None:  # it sees the round arrive, and an alarm that goes when the client is back
+            page.until("document.documentElement.dataset.rounds >= 1", patience(90))
+            page.until("document.querySelector('.alarm.silent[data-clients~=client-0]')", patience(60))
         said = run.end()
+        if page is not None:
+            page.until("document.documentElement.dataset.rounds == 3", patience(30))
+            page.until("!document.querySelector('.alarm.silent')", patience(30))
+            assert page.evaluate("document.getElementById('progress').innerText").startswith("3 rounds · finished")
+            assert page.complaints() == []
     found = Checkpoint.read(state)
     assert found.round == 3, said
     assert found.history[0].refused["client-0"] == "no answer"
@@ -186,7 +223,7 @@ def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: An
 def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deployment: Any, tmp_path: Path) -> None:
     """A node of its own, with two releases to give, that protects the whole update.
 
-    A thousand requests go through the mod in tests/flower.
+    Hundreds of requests go through the mod in tests/flower.
     """
     app = tmp_path / "hostile"
     shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__", "deployment"))
@@ -219,14 +256,18 @@ def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deploy
     assert all("(exhausted)" in refused[what] and "[releases: 2]" in refused[what] for what in later)
 
 
+@pytest.mark.thorough
 def test_5_three_supernodes_learn_under_a_promise_about_each_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Secure noise, and a budget of 4 for life, in the example's own settings.  25 trials ended at 93 to 97 %."""
+    """Secure noise, and a budget of 4 for life, in the example's own settings.  25 trials ended at 93 to 97 %.
+
+    The same apps in one process: ``tests/flower/test_example_learns.py``.
+    """
     monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
     state, script = tmp_path / "records.state", load_script()
     with script.Deployment(tmp_path / "d", delays=()) as made:
-        with Run(made, "records", timeout=patience(120), checkpoint=str(state)) as run:
+        with Run(made, "records", checkpoint=str(state)) as run:
             said = run.end(400)
         logs = [made.log(f"supernode-{node}") for node in range(3)]
     found = Checkpoint.read(state)
@@ -273,6 +314,7 @@ def test_6_thirty_simulated_clients_learn_under_a_promise_about_the_whole_update
     assert found.state.result.evaluate_metrics_serverapp[18]["accuracy"] >= 0.85
 
 
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/test_clients_and_nodes.py, test_second_budget.py
 def test_7_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment: Any) -> None:
     """The same clients in another deployment, where SuperNodes prove by key who they are; one of them stays away."""
     before = counts(deployment)
@@ -307,3 +349,62 @@ def test_7_a_second_run_over_tls_with_keys_continues_the_same_ledgers(deployment
         ]
         # The second run's server knows of the first run's releases.
         assert found.selector[1]["releases"][node] == len(rows)
+
+
+def hang(deployment: Any, node: int, how: int) -> None:
+    """Stop a SuperNode and what it has started, or let them go on."""
+    pid = deployment._running[f"supernode-{node}"].pid
+    for one in (pid, *load_script().descendants(pid)):
+        os.kill(one, how)
+
+
+def lose_two(deployment: Any, name: str, deadline: float, **config: object) -> tuple[Checkpoint, int, int, str]:
+    """Play three rounds of 3 of 5 nodes; in the second one of those that were asked hangs, and another is killed."""
+    state = deployment.folder / f"{name}.state"
+
+    def charged() -> list[int]:
+        return [len(charges(deployment, node)) for node in range(5)]
+
+    asked = {"rounds": 3, "clients": 5, "per-round": 3, "timeout": 3600.0, "deadline": deadline, **config}
+    with Run(deployment, name, **asked, checkpoint=str(state)) as run:
+        until(lambda: state.exists() and Checkpoint.read(state).round == 1, "the first round")
+        before = charged()
+        # Those that were asked in the first round, and are late, may be charged now: the second round has its name.
+        second = f"{Checkpoint.read(state).run}/2"
+
+        def working() -> list[int]:
+            rows = [charges(deployment, node)[before[node] :] for node in range(5)]
+            return [node for node in range(5) if any(row.release == second for row in rows[node])]
+
+        until(lambda: len(working()) >= 2, "two charges of the second round")
+        hung, killed = working()[:2]
+        hang(deployment, hung, signal.SIGSTOP)
+        deployment.kill(f"supernode-{killed}", signal.SIGKILL)
+        said = run.end(240)
+    found = Checkpoint.read(state)
+    assert found.round == 3, said
+    assert all(played.took is not None and played.took <= deadline + 5.0 for played in found.history), said
+    return found, hung, killed, said
+
+
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/test_late_replies.py, tests/sim/test_closing.py
+def test_8_a_node_that_hangs_and_one_that_is_killed_cost_a_deadline_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five SuperNodes that take three seconds.  All five are asked and three are waited for; then three are asked."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
+    deadline = patience(25)
+    with load_script().Deployment(tmp_path / "d", 5, budget=4.0, releases=20, delays=(3.0,) * 5) as made:
+        found, hung, killed, said = lose_two(made, "over", deadline, **{"over-select": 1.6})
+        for played in found.history:
+            assert len(played.seconds) >= 3 and played.took < deadline, said
+        assert not {f"client-{hung}", f"client-{killed}"} & {*found.history[2].seconds}
+        hang(made, hung, signal.SIGCONT)
+        made.kill(f"supernode-{hung}", signal.SIGKILL)
+        for node in (hung, killed):
+            made.start_node(node)
+        found, hung, killed, said = lose_two(made, "cut", deadline)
+        # At the deadline, or sooner if the SuperLink says that they cannot be reached.
+        assert found.history[1].refused == {f"client-{node}": "no answer" for node in (hung, killed)}, said
+        assert len(found.history[1].seconds) == 1 and len(found.history[2].seconds) == 3, said
+        hang(made, hung, signal.SIGCONT)

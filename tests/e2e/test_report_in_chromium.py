@@ -91,6 +91,25 @@ def test_the_demos_report_opens_with_all_its_policies(tab: Page, tmp_path: Path)
     assert page.evaluate("document.querySelectorAll('#accuracy-seconds .mark-line path').length") == len(WHOLE_UPDATE)
 
 
+def test_the_report_of_a_search_draws_every_trial(tab: Page, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="the tune extra is not installed")
+    (tmp_path / "it.toml").write_text("learning.enabled = false\nrun.rounds = 5\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["tune", str(tmp_path / "it.toml"), "--vary", "selection.per_round=1,9", "--vary", "selection.gamma=0,5",
+              "--jobs", "1", "--out", str(tmp_path / "out")])  # fmt: skip
+    assert not stop.value.code
+    report = tmp_path / "out" / "report.html"
+    page = opened(tab, report)
+    assert page.complaints() == []
+    assert page.requests() == [report.as_uri()]
+    counts = page.evaluate(
+        "[...document.querySelectorAll('.chart')].map(c => [c.id, c.querySelectorAll('.mark-symbol path').length,"
+        "c.scrollWidth - c.clientWidth])"
+    )
+    assert counts == [["front-seconds-leakage", 4, 0], ["key-0", 4, 0], ["key-1", 4, 0], ["lines", 16, 0]]
+    assert page.evaluate("document.querySelectorAll('tr[data-run=best]').length") == 1
+
+
 def test_it_opens_quietly_and_asks_nobody(page: Page, report: Path) -> None:
     assert page.complaints() == []
     assert page.requests() == [report.as_uri()]

@@ -147,14 +147,17 @@ def test_a_new_run_costs_budget_and_the_end_is_polite(client):
     assert client.ledger.spent("client-0") <= 8.0
 
 
-def test_a_hostile_server_gets_no_more_than_the_budget_out_of_a_thousand_requests(client, tools):
-    """Replays, new runs, other models, huge budgets, evaluations and queries, all straight through the mod."""
+def test_a_hostile_server_gets_no_more_than_the_budget_out_of_hundreds_of_requests(client, tools):
+    """Replays, new runs, other models, huge budgets, evaluations and queries, all straight through the mod.
+
+    Few names of runs, so that what was released is asked for again dozens of times, with the same content and others.
+    """
     client.write(with_mechanism(tools, LAPLACE))
     rng = np.random.default_rng(1)
     released: set[bytes] = set()
-    for number in range(1000):
+    for number in range(300):
         kind = ["train", "train", "train.other", "evaluate", "query"][rng.integers(5)]
-        asked = {"run": f"run-{rng.integers(40)}", "round": int(rng.integers(1, 5)), "kind": kind}
+        asked = {"run": f"run-{rng.integers(8)}", "round": int(rng.integers(1, 5)), "kind": kind}
         if rng.random() < 0.3:
             asked["arrays"] = {name: array * rng.integers(1, 3) for name, array in tools.model().items()}
         greed = {"epsilon": 1e9, "clip": 1e9} if rng.random() < 0.5 else {}

@@ -205,7 +205,8 @@ def test_everybody_is_asked_once_and_at_once_and_the_fastest_are_picked_first(
         assert dict(message.content["config"]) == {"lr": 0.5, "server-round": 0}
         assert (message.content["arrays"]["w"].numpy() == tools.model()["w"]).all()
     cohort = strategy._selector.cohort
-    assert cohort.picks.sum() == 4 and (cohort.timings - cohort.picks == 1).all()
+    assert cohort.picks.sum() == 4
+    assert (cohort.timings == np.maximum(cohort.picks, 1)).all()  # a rehearsal counts until the client has trained
     assert sum(client.charges for client in clients) == 4
     never = [row for row in range(5) if not cohort.picks[row]]
     assert 1.0 / cohort.rate[never] == pytest.approx(np.array(SLOW_TO_FAST)[never], abs=0.11)
@@ -258,7 +259,7 @@ def test_a_run_that_goes_on_does_not_rehearse_again(clients: list[Any], start: A
     strategy = again.start(start, rounds=2)
     assert rehearsals(again.grid) == []
     assert strategy.history[0].members == ("client-3", "client-4")  # but what was learned is kept
-    assert strategy._selector.cohort.timings.sum() == 5 + 4
+    assert strategy._selector.cohort.timings.sum() == 3 + 4  # three have only rehearsed
 
 
 def test_without_it_nobody_is_asked(clients: list[Any], start: Any, tools: Any) -> None:

@@ -17,6 +17,8 @@ from flwr.serverapp.strategy import (
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError
 from pausefl.flower import PauseStrategy
 from pausefl.flower.testing import MemoryGrid
+from pausefl.selection import TiFL
+from pausefl.selector import Selector
 from pausefl.sim.latency import FlooredNormal
 
 
@@ -101,6 +103,13 @@ def test_bad_options_are_refused(more, start, tools):
 def test_a_selector_is_needed(tools):
     with pytest.raises(InvalidValueError, match="selector is a str"):
         PauseStrategy(tools.inner(), "selector")
+
+
+@pytest.mark.parametrize(("policy", "signal"), [("oort", "loss"), ("tifl", "accuracy")])
+def test_a_policy_that_feeds_on_signals_is_refused_since_clients_tell_none(policy, signal, tools):
+    with pytest.raises(InvalidValueError, match=f"policy is '{policy}', which needs the {signal}"):
+        PauseStrategy(tools.inner(), Selector([1] * 5, 2, policy))
+    assert PauseStrategy(tools.inner(), Selector([1] * 5, 2, TiFL(adaptive=False)))
 
 
 def test_too_few_nodes_are_an_error_or_a_smaller_round(clients, start, tools):

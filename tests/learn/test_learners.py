@@ -215,3 +215,32 @@ def test_frozen_and_shared_layers_are_not_stacked_and_stay_frozen() -> None:
     assert torch.equal(frozen[1].weight, before)
     square = nn.Linear(6, 6)
     assert dense_shape(nn.Sequential(square, nn.ReLU(), square)) is None
+
+
+@pytest.mark.parametrize("number", [None, 3])
+def test_both_learners_score_the_clients_own_data_with_clipped_losses(number: int | None) -> None:
+    data, plan, bound = client_data(), LocalPlan(batch=8), 1.7
+    stacked, single = dense(plan), ModuleLearner(net(), data, plan, seed=9, most=5)
+    model, network = stacked.initial(), net()
+    found = [learner.client_scores(model, MEMBERS, bound, number) for learner in (stacked, single)]
+    for place, client in enumerate(MEMBERS.tolist()):
+        rows = data.parts[client]
+        if number is not None:
+            first = plan.batches(len(rows), 9, number, client)[0]
+            rows = rows[first[first >= 0]]
+        with torch.no_grad():
+            outputs, labels = network(data.train_images[rows]), data.train_labels[rows]
+        losses = functional.cross_entropy(outputs, labels, reduction="none")
+        assert (losses > bound).any() and (losses < bound).any()
+        for scores in found:
+            assert scores.loss[place] == pytest.approx(float(losses.clamp(max=bound).mean()), rel=1e-5)
+            assert scores.accuracy[place] == pytest.approx(float((outputs.argmax(1) == labels).float().mean()))
+            assert scores.records[place] == len(rows)
+    turned = stacked.client_scores(model, MEMBERS[::-1].copy(), bound, number)
+    np.testing.assert_array_equal(turned.loss[::-1], found[0].loss)  # to the bit, whatever the order
+
+
+def test_a_model_that_diverged_has_the_worst_loss() -> None:
+    learner = dense(LocalPlan())
+    broken = np.full_like(learner.initial(), np.nan)
+    assert learner.client_scores(broken, MEMBERS, 2.5).loss.tolist() == [2.5] * 3

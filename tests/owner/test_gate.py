@@ -19,7 +19,7 @@ import pytest
 from pausefl.errors import ConfigError, InvalidValueError
 from pausefl.owner.gate import Gate, measured
 from pausefl.owner.kept_replies import ReplyStore
-from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.ledger_identity import make_ledger, retire_for_ever
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SENTENCES, Refused, Reply, TrainingRequest
 from pausefl.privacy import FixedHorizon, Gaussian, Laplace, PrivUnit, SqliteLedger
@@ -98,6 +98,19 @@ def test_the_charge_is_on_the_disk_before_training_begins(owner):
     seen = []
     ask(owner, Training(during=lambda: seen.extend(charged(owner))), action="tune")
     assert seen == ["run/1/tune"]
+
+
+def test_each_charge_is_one_line_of_the_log_written_before_training_begins(owner, caplog):
+    """If the ledger is lost, the log tells how many releases there were; the server chooses the name of a request."""
+    caplog.set_level("INFO")
+    seen = []
+    for number in (1, 2):
+        ask(owner, lambda: seen.append(caplog.text) or (MODEL, {}), round=number)
+    ask(owner, round=2)  # repeated: not charged
+    lines = [record.getMessage() for record in caplog.records if "charged release" in record.getMessage()]
+    charges, head = SqliteLedger(owner.ledger).charges(owner.name), SqliteLedger(owner.ledger).head
+    assert len(lines) == 2 and f"charged release 1 of {owner.name!r}" in seen[0] and "release 2 of" in seen[1]
+    assert charges[1].when in lines[1] and lines[1].endswith(f"head {head.hash}")
 
 
 def test_a_repeated_request_gets_the_same_bytes_without_training_or_charge(owner):
@@ -331,6 +344,15 @@ def test_an_old_copy_of_the_ledger_is_refused(owner, tmp_path):
     shutil.copy(tmp_path / "copy", owner.ledger)
     for number in (2, 3):
         assert refused(owner, round=number).reason == "unready"
+
+
+def test_a_retired_ledger_sends_nothing_again(owner):
+    """The page says that every later request is refused; what left before is with the server already."""
+    ask(owner)
+    retire_for_ever(SqliteLedger(owner.ledger), owner.name)
+    training = Training()
+    assert [refused(owner, training, round=number).reason for number in (1, 2)] == ["exhausted"] * 2
+    assert training.calls == 0 and charged(owner) == ["run/1", "retired"]
 
 
 @pytest.mark.parametrize("keep", [0, 2])
@@ -651,3 +673,50 @@ def test_the_gate_knows_no_framework():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert not {"flwr", "torch", "ray", "pausefl.selector", "pausefl.flower"} & set(done.stdout.split())
+
+
+_PEAKS = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from pausefl.owner.gate import Gate
+from pausefl.owner.ledger_identity import make_ledger, retire_for_ever
+from pausefl.owner.owner_file import Owner
+from pausefl.owner.request_and_reply import TrainingRequest
+from pausefl.privacy import FixedHorizon, Gaussian, Laplace, PrivUnit
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+fails, mechanism = sys.argv[2] == "fails", eval(sys.argv[3])
+ledger = make_ledger(Path(sys.argv[1]) / "ledger.db")
+owner = Owner(name="a", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4), mechanism=mechanism)
+model = {"w": np.zeros(int(sys.argv[4]), dtype=np.float32)}
+
+def train():
+    global before
+    before = peak()
+    if fails:
+        raise ValueError
+    return {"w": model["w"] + np.float32(1.0)}, {}
+
+Gate(owner, "run").train(TrainingRequest("run", 1), model, train)
+print(before, peak())
+"""
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["PrivUnit(l2=1.0)", "Laplace(unit='coordinate', width=0.01)", "Gaussian(l2=1.0, delta=1e-6)"]
+)
+@pytest.mark.parametrize(("training", "dimension"), [("works", 60_000), ("fails", 60_000), ("works", 9)])
+def test_no_more_memory_is_needed_after_the_charge_than_before_it(
+    tmp_path: Path, mechanism: str, training: str, dimension: int
+) -> None:  # fmt: skip
+    said = subprocess.run(
+        [sys.executable, "-c", _PEAKS, str(tmp_path), training, mechanism, str(dimension)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    before, after = map(float, said.stdout.split())
+    assert after <= before + 1.0  # MiB

@@ -6,13 +6,18 @@ import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError, LedgerError
+from pausefl.owner.gate import Gate
 from pausefl.owner.ledger_identity import charging, make_ledger, note_head, retire_for_ever
 from pausefl.owner.noted_heads import NotedHead, note_path, read_note, read_witness, witness_path
+from pausefl.owner.owner_init import init_owner
+from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.privacy import FixedHorizon, SqliteLedger
 
 HORIZON = FixedHorizon(8.0, 64)
@@ -47,7 +52,9 @@ def live_copy(path: Path) -> Path:
 
 def test_a_later_head_is_never_replaced_by_an_earlier_one(tmp_path: Path) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
-    first, second = charge(path, 1), charge(path, 2)
+    first = charge(path, 1)
+    note_head(first)
+    second = charge(path, 2)
     note_head(second)
     note_head(first)  # another client that was slower to note its charge
     assert read_note(path) == NotedHead.of(second)
@@ -158,3 +165,13 @@ def test_a_retirement_is_noted_where_nothing_was(tmp_path: Path) -> None:
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     retire_for_ever(ledger, "clinic")
     assert read_note(ledger.path) == read_witness(ledger.id) == NotedHead.of(ledger)
+
+
+def test_a_second_name_is_refused_also_if_the_ledger_was_opened_before_the_first_charge(tmp_path: Path) -> None:
+    first = init_owner(tmp_path / "clinic", "clinic")
+    model = {"w": np.zeros(5)}
+    gates = [Gate(replace(first, name=name), "run") for name in ("clinic", "other")]
+    assert gates[0].train(TrainingRequest("run", 1), model, lambda: (model, {})).releases == 1
+    with pytest.raises(Refused, match="data keeps its name") as caught:
+        gates[1].train(TrainingRequest("run", 1), model, lambda: (model, {}))
+    assert caught.value.reason == "unready" and SqliteLedger(first.ledger).head.rows == 1

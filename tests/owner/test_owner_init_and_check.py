@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from pausefl.cli import main
-from pausefl.errors import PauseError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.owner.gate import Gate
 from pausefl.owner.ledger_identity import retire_for_ever
 from pausefl.owner.noted_heads import read_note, read_witness
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.owner_init import init_owner
+from pausefl.owner.owner_init import init_owner, init_simulation
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.owner.second_note_place import second_note_folder
 from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit, SqliteLedger
@@ -532,3 +532,19 @@ def test_the_commands_print_what_they_did(tmp_path: Path, capsys: pytest.Capture
     code, _, err = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic")
     assert code == 2
     assert "exists" in err
+
+
+def test_one_file_serves_all_clients_of_a_simulation(tmp_path: Path) -> None:
+    """Its name has a place for the number of the client, and every run makes a ledger of its own."""
+    made = init_simulation(tmp_path / "trial", budget=4.0, releases=3)
+    assert (made.simulation, made.name, made.ledger_id) == (True, "client-{partition-id}", "")
+    assert made.schedule == FixedHorizon(4.0, 3) and made.mechanism == PrivUnit(1.0)
+    assert [one.name for one in (tmp_path / "trial").iterdir()] == ["owner.toml"]
+    assert read_owner(tmp_path / "trial" / "owner.toml", {"partition-id": 7}).name == "client-7"
+    with pytest.raises(ConfigError, match=r"owner\.toml exists, and is not overwritten; name another folder"):
+        init_simulation(tmp_path / "trial")
+    records = init_simulation(tmp_path / "records", "site-{partition-id}", records=50)
+    assert (records.mechanism.guarantee.unit, records.examples, records.name) == ("record", 50, "site-{partition-id}")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be filled"):
+        init_simulation(tmp_path / "file" / "below")

@@ -219,3 +219,118 @@ def test_a_home_of_another_user_is_not_written(shared: Path, monkeypatch: pytest
     monkeypatch.setattr("pausefl.owner.second_note_place.os.geteuid", lambda: me + 1)
     with pytest.raises(PauseError, match=f"belongs to user .*{me}"):
         noted_heads.require_second_note_folder(owner.ledger)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_a_second_note_that_was_left_behind_does_not_vouch_for_an_older_copy(
+    shared: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made in a shell, used by a service with a state folder of its own, put back, and used from the shell again."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "of the service"))
+    for number in range(1, 4):
+        if rows == number - 1:
+            shutil.copytree(file.parent, shared / "older")
+        release(file, number)
+    shutil.copytree(shared / "older", file.parent, dirs_exist_ok=True)  # the inodes stay
+    for name in ("of the service", "state"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(shared / name))
+        with pytest.raises(Refused, match=r"forgotten a release|belongs to another second note") as caught:
+            release(file, 4)
+        assert caught.value.reason == "unready" and SqliteLedger(file.with_name("ledger.db")).head.rows == rows
+        with pytest.raises(ConfigError, match=r"forgotten a release|give --releases N"):
+            restore_ledger(file.with_name("ledger.db"))
+    if rows:
+        assert f"{shared / 'of the service'}/pausefl/ledgers" in str(caught.value)
+
+
+def test_a_second_note_can_miss_one_row_and_no_more(shared: Path) -> None:
+    """A client may be killed between a charge and its notes; a state folder that was put back misses more."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    note = witness_path(read_owner(file).ledger_id)
+    release(file, 1)
+    old = note.read_text()
+    release(file, 2)
+    note.write_text(old)  # as if killed
+    release(file, 3)
+    assert read_witness(read_owner(file).ledger_id) == NotedHead.of(SqliteLedger(file.with_name("ledger.db")))
+    note.write_text(old)
+    with pytest.raises(Refused, match=r"has 3 rows, but only row 1 is noted in .*the note is an older copy") as caught:
+        release(file, 4)
+    assert caught.value.reason == "unready" and "--releases N" in str(caught.value)
+    restore_ledger(file.with_name("ledger.db"), None, 3)
+    assert release(file, 4).releases == 4
+
+
+def test_a_kill_before_the_note_is_made_good_before_the_next_charge(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two kills would leave a note two rows behind, which is refused."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    for number in (1, 2, 3):
+        with monkeypatch.context() as killed:
+            killed.setattr("pausefl.owner.gate.note_head", lambda ledger: 1 / 0)
+            with pytest.raises(Refused):
+                release(file, number)
+    assert release(file, 4).releases == 4
+
+
+def test_the_notes_get_a_new_mark_when_a_ledger_is_put_back_elsewhere(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    ledger = file.with_name("ledger.db")
+    release(file, 1)
+    before = read_note(ledger)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "new"))
+    restored = restore_ledger(ledger, None, 1)
+    after, witness = read_note(ledger), read_witness(restored.id)
+    assert before and after and witness and after.fits(witness) and not after.fits(before)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
+    with pytest.raises(Refused, match="belongs to another second note"):
+        release(file, 2)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("count", [False, True])
+def test_a_void_second_note_does_not_vouch_for_a_backup(
+    shared: Path, first: int, count: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger went to two other state folders since, and the owner's folder is lost: the backup is from before."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    for number in range(first):
+        release(file, number + 1)
+    ledger, backup = file.with_name("ledger.db"), shared / "backup.db"
+    SqliteLedger(ledger).backup(backup)
+    for place in ("service", "other-service"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(shared / place))
+        (shared / place).mkdir(mode=0o700)
+        rows = SqliteLedger(ledger).head.rows
+        if rows:
+            restore_ledger(ledger, releases=rows)
+        release(file, rows + 1)
+    shutil.rmtree(ledger.with_name("ledger.db-replies"))
+    ledger.unlink()
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
+    with pytest.raises(ConfigError, match=f"without the head of row {first + 1} that is noted in .*service"):
+        restore_ledger(ledger, backup, first if count else None)
+    assert not ledger.exists()
+    for place in ("service", "other-service"):
+        shutil.rmtree(shared / place)  # nobody knows more than the owner now
+    with pytest.raises(ConfigError, match="nothing here tells"):
+        restore_ledger(ledger, backup)
+    assert restore_ledger(ledger, backup, first).head.rows == first
+
+
+def test_a_void_second_note_does_not_vouch_for_an_empty_ledger(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    ledger, older = file.with_name("ledger.db"), file.with_name("ledger.db").read_bytes()
+    (shared / "service").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "service"))
+    release(file, 1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
+    shutil.rmtree(ledger.with_name("ledger.db-replies"))
+    file.unlink()
+    ledger.write_bytes(older)  # the inode stays
+    with pytest.raises(ConfigError, match="is an older copy, or a moved one"):
+        init_owner(shared / "clinic", "clinic")

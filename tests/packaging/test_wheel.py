@@ -49,7 +49,7 @@ def home(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_in_the_wheel(dist: Path) -> None:
     names = set(zipfile.ZipFile(next(dist.glob("*.whl"))).namelist())
     for path in (ROOT / "src").rglob("*"):
-        if path.is_file() and path.suffix in (".py", ".toml", ".css", ".html", ".js", ".typed"):
+        if path.is_file() and path.suffix in (".py", ".toml", ".css", ".html", ".js", ".csv", ".typed"):
             assert path.relative_to(ROOT / "src").as_posix() in names
     assert "pausefl/py.typed" in names
     assert not any(name.startswith(("tests/", "docs/", "tools/")) for name in names)
@@ -93,6 +93,8 @@ def test_the_three_calls_of_the_readme_run(home: Path, tmp_path: Path) -> None:
         ("from pausefl.learn.r_package import read_table; read_table(b'', b'', 'Chem97')", "data"),
         ("from pausefl.report.chart_base import require_charts; require_charts()", "report"),
         (SECURE, "private"),
+        ("import pausefl.studies.search.trial_journal", "tune"),
+        ("from pausefl.runs.ray_cluster import connected\nwith connected('auto'): pass", "ray"),
         ("from pausefl.flower import PauseStrategy", "flower"),
         ("from pausefl.flower import PrivateUpdate", "flower"),
     ],

@@ -25,40 +25,51 @@ MECHANISMS = [
     Gaussian(l2=1.0, delta=1e-5, account="zcdp"),
     Gaussian(l2=1.0, delta=1e-5, unit="record"),
 ]
+HARD = MECHANISMS[2], MECHANISMS[4]
+"""Those of whose leak few runs show little."""
 EPSILONS = [0.5, 1.5, 4.0]
 RARE = 1e-8
 every = pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+SECURE = [
+    pytest.param(one, marks=[] if number in (0, 2, 4) else pytest.mark.thorough)
+    for number, one in enumerate(MECHANISMS)
+]
+"""One mechanism of each kind of noise; the others draw the same noise in other amounts."""
 
 
 def simulated(seed=0):
     return SimulatedNoise(np.random.default_rng(seed))
 
 
-def test_shipped_mechanisms_pass_as_often_as_stated():
-    """Of 21 audits at an error of 20 %, at most 4.2 may accuse on average; 14 or more, once in 10^5 such tests."""
+@pytest.mark.parametrize(
+    ("epsilons", "error", "most"), [([1.5], 0.02, 3), pytest.param(EPSILONS, 0.2, 13, marks=pytest.mark.thorough)]
+)
+def test_shipped_mechanisms_pass_as_often_as_stated(epsilons, error, most):
+    """Of 7 audits at an error of 2 %, or 21 of 20 %, more than ``most`` accuse once in 10^5 such tests."""
     accused = sum(
-        not audit(mechanism, epsilon, simulated(seed), runs=400, error=0.2).passed
+        not audit(mechanism, epsilon, simulated(seed), runs=400, error=error).passed
         for seed, mechanism in enumerate(MECHANISMS)
-        for epsilon in EPSILONS
+        for epsilon in epsilons
     )
-    assert accused < 14, accused
+    assert accused <= most, accused
 
 
-@every
+@pytest.mark.parametrize("mechanism", SECURE, ids=repr)
 def test_shipped_mechanisms_pass_with_secure_noise(mechanism):
     found = audit(mechanism, 1.5, SecureNoise(), runs=2000, error=RARE)
     assert found.private and found.attainable > 2.0, found
     assert found.verdict == "not refuted", found
 
 
-@every
-@pytest.mark.parametrize("epsilon", [1.5, 4.0])
-def test_the_audit_comes_close_to_the_truth(mechanism, epsilon):
+@pytest.mark.parametrize("epsilon", [1.5, pytest.param(4.0, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("mechanism", "runs"), [(m, 10_000 if m in HARD else 4000) for m in MECHANISMS], ids=repr)
+def test_the_audit_comes_close_to_the_truth(mechanism, runs, epsilon):
     """An audit that never accuses is worthless: it must find most of what a correct mechanism does leak.
 
-    PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.
+    PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.  It and the Gaussian that
+    is paid by its sum need more runs: with 4,000 they show 0.40 and 0.56 of their epsilon, and the others 0.71 to 0.95.
     """
-    found = audit(mechanism, epsilon, simulated(2), runs=10_000)
+    found = audit(mechanism, epsilon, simulated(2), runs=runs if epsilon < 4.0 else 10_000)
     share = 0.5 if mechanism == MECHANISMS[4] else 0.6
     assert share * epsilon < found.lower <= found.claimed and found.verdict == "not refuted", found
 

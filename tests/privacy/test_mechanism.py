@@ -338,3 +338,13 @@ def test_simulated_laplace_is_fair_at_every_size():
         assert abs(inside.mean() - expected) < 5 * np.sqrt(expected / len(drawn))
         assert abs(positive[inside].mean() - 0.5) < 5 * 0.5 / np.sqrt(inside.sum())
     assert abs(np.corrcoef(positive[1:], positive[:-1])[0, 1]) < 5 / np.sqrt(len(drawn))
+
+
+def test_a_norm_takes_the_same_way_for_zeros_and_wakes_no_threads(monkeypatch):
+    """A release of no update must not be quicker than another: it would show that training failed."""
+    monkeypatch.setattr(np, "dot", lambda *_: pytest.fail("threads of BLAS spin on for some updates only"))
+    squared, square = [], np.square
+    monkeypatch.setattr(np, "square", lambda part: squared.append(part.size) or square(part))
+    for vector in (np.zeros(200_000), np.ones(200_000)):
+        assert vector_norm(vector, 2) == math.sqrt(vector.sum())
+    assert squared[: len(squared) // 2] == squared[len(squared) // 2 :] and sum(squared) == 400_000

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pausefl.cli.compare import show_runs
 from pausefl.errors import ConfigError
-from pausefl.report.policy_summary import by_policy, spread, summarise
+from pausefl.report.policy_summary import by_policy, summarise
 from pausefl.report.run_report import run_report
+from pausefl.report.time_to_target import time_to_target
 from pausefl.runs.config import make_config
 from pausefl.runs.play import run
 from pausefl.runs.read_folder import read_runs
@@ -21,9 +23,10 @@ def test_summaries_are_means_and_deviations_over_seeds(made: Made) -> None:
     (line,) = summarise({"pause": seeds}, [70.0, 85.0, 95.0])
     assert (line.seeds, line.rounds, line.max_leakage) == (2, 3, 9.0)
     assert str(line.accuracy) == "85.0 ± 7.1"
-    assert line.time_to[70.0] == spread([1.0, 1.0])
-    assert line.time_to[85.0] == spread([1.0])  # one seed of two
-    assert line.time_to[95.0] is None
+    assert line.time_to == {
+        70.0: time_to_target([1.0, 1.0]), 85.0: time_to_target([1.0, None]), 95.0: time_to_target([None, None]),
+    }  # fmt: skip
+    assert line.accuracy is not None and line.accuracy.half_width == pytest.approx(63.53, abs=0.01)
 
 
 def test_times_are_told_to_the_highest_multiples_of_five_percent(made: Made) -> None:
@@ -54,3 +57,15 @@ def test_different_experiments_are_not_seeds_of_one(tmp_path: Path) -> None:
     assert {name: text.partition(",")[0] for name, text in said.items()} == {
         "pause (budget=40.0)": "epsilon = 40 per coordinate", "pause (budget=200.0)": "epsilon = 200 per coordinate",
     }  # fmt: skip
+
+
+def test_wasted_releases_have_a_column_only_where_there_are_any(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [made([{"wasted": lost}, {}]) for lost in (1, 0)]
+    found = [policy.wasted for one in runs for policy in summarise(by_policy([one]))]
+    assert found[0] is not None and found[0].mean == 25.0 and found[1] is None
+    for one, there in zip(runs, (True, False), strict=True):
+        glance = run_report([one]).sections[0]
+        assert glance.table is not None
+        assert ("wasted releases, %" in glance.table.head) == there == ("Wasted releases" in glance.reading)
+        show_runs([one])
+        assert ("wasted %" in capsys.readouterr().out) == there

@@ -72,6 +72,19 @@ def test_no_name_becomes_markup(study: Path, tmp_path: Path) -> None:
     )
 
 
+def test_the_page_tells_its_configuration_and_its_date(study: Path) -> None:
+    text, _ = page_of(study)
+    assert re.search(r"Written by pausefl [\d.]+ on 20\d\d-\d\d-\d\d\.</footer>", text)
+    shared, *own = re.findall(r"<h3>([^<]*)</h3><pre>([^<]*)</pre>", text.split("<details")[1])
+    assert shared[0] == "All runs"
+    assert "network.clients = 6" in shared[1].splitlines()
+    assert "selection.policy" not in shared[1]
+    assert own == [
+        ("pause", "selection.policy = &#34;pause&#34;\nrun.seed = 0, 1"),
+        ("random", "selection.policy = &#34;random&#34;\nrun.seed = 0, 1"),
+    ]
+
+
 def test_every_section_says_how_to_read_it(study: Path) -> None:
     text, _ = page_of(study)
     for section in run_report(read_runs([study])).sections:
@@ -140,7 +153,7 @@ def test_compare_takes_studies_seeds_and_runs(study: Path, capsys: pytest.Captur
     whole = json.loads(said(str(study), "--json", "--target", "5", "--target", "100"))
     assert [(line["name"], line["seeds"]) for line in whole] == [("pause", 2), ("random", 2)]
     assert whole[0]["time_to"]["5.0"]["count"] == 2
-    assert whole[0]["time_to"]["100.0"] is None
+    assert whole[0]["time_to"]["100.0"] == {"median": None, "earliest": None, "latest": None, "count": 0, "seeds": 2}
     parts = json.loads(said(*(str(path) for path in sorted(study.glob("*/seed-*"))), "--json", "--target", "5"))
     assert [line["accuracy"] for line in parts] == [line["accuracy"] for line in whole]
     table = said(str(study / "random"), "--target", "5", "--target", "100")
@@ -167,3 +180,15 @@ def test_report_writes_the_page_and_the_pictures(
     names = {path.stem for path in (tmp_path / "pictures").glob("*.png")}
     assert names == {path.stem for path in (tmp_path / "pictures").glob("*.svg")}
     assert {"accuracy-seconds", "fairness", "budget", "latency"} <= names
+
+
+def test_a_single_run_shows_its_clients_and_how_far_it_is(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    run(make_config(SMALL | {"run": {"rounds": 6, "checkpoint_every": 2, "seed": 7}}), folder, until=4)
+    report = run_report(read_runs([folder]))
+    assert report.facts[0] == "not finished: 4 of 6 rounds"
+    assert {"run-seconds", "run-budgets", "run-latency", "run-picks"} <= set(report.figures())
+    several = run_report([*read_runs([study]), *read_runs([folder])])
+    assert several.facts[0].startswith("not finished: 4 of 6 rounds of pause") and "seed 7" in several.facts[0]
+    assert not {name for name in several.figures() if name.startswith("run-")}
+    assert not [fact for fact in run_report(read_runs([study])).facts if "not finished" in fact]

@@ -72,13 +72,14 @@ def test_any_configuration(text: str) -> None:
         fine_or_one_line(("run", str(file), "--out", f"{folder}/out", *small))
 
 
-QUICK = {"study": ("--scale", "smoke"), "tune": ("--scale", "smoke"), "audit": ("--runs", "100")}
+QUICK = {"study": ("--scale", "smoke"), "tune": ("--scale", "smoke", "--trials", "1"), "audit": ("--runs", "100")}
 COMMANDS = [*QUICK, "run", "compare", "report", "paper", "ledger", "data"]
 WORDS = st.one_of(
     st.sampled_from(["--out", "--seeds", "--jobs", "--set", "--scale", "smoke", "half", "--list", "--policy", "pause",
                      "--json", "claims", "keep", "results",
                      "show", "verify", "export", "list", "fetch", "run.rounds=1", "0", "-1", "1", "nowhere",
-                     "g-function", "annealing", "privacy.width", "--rounds", "--clients", "--target", "--data-dir"]),
+                     "g-function", "annealing", "large-mnist", "privacy.width", "--vary", "privacy.width=0.1,1",
+                     "selection.alpha=0..1", "--rounds", "--clients", "--target", "--data-dir"]),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6),
 )  # fmt: skip
 

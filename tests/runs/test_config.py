@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
+from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences, load_config, make_config
 from pausefl.runs.read_folder import stored_config
 
@@ -48,7 +49,10 @@ def test_overrides_and_whole_numbers() -> None:
         "network.congestion=0.5", "selection.rho=0.1", "network.spread=5", "learning.momentum=0.9",
         "server.aggregation=matched privacy.enabled=false", "server.aggregation=matched learning.enabled=false",
         "server.step=0.5 learning.enabled=false", "server.average=0.5 learning.enabled=false",
-        "privacy.account=zcdp",
+        "privacy.account=zcdp", "network.jams=0.1", "network.jam_factor=2", "network.jam_rounds=2",
+        "network.jam_factor=2 network.clusters=3", "network.drift_share=0.5", "network.drift_factor=2",
+        "network.late_by=5", "network.swing=0.05", "network.period=7", "network.swing=0.05 network.availability=on-off",
+        "network.slowest=2 network.latency=devices", "network.spread=0.7 network.latency=exponential",
     ],
 )  # fmt: skip
 def test_keys_without_effect_are_refused(override: str) -> None:
@@ -62,11 +66,24 @@ def test_keys_without_effect_are_refused(override: str) -> None:
         ("selection.per_round=50", "per_round is 50, but must be at most network.clients = 30"),
         ("network.deadline=0.01", "deadline is 0.01, but must be above network.tau_min = 0.05"),
         ("privacy.unit=record", "privacy.mechanism is 'laplace', but must be 'gaussian'"),
+        ("network.straggle=0.1", "straggle is 0.1, but must be 0 without network.deadline; set network.deadline"),
+        (
+            "network.swing=0.4 network.availability=diurnal",
+            "swing is 0.4, but must be at most 0.1 with network.probability = 0.9",
+        ),
     ],
 )
 def test_keys_that_cannot_be_met_are_refused(override: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        make_config({}, [override])
+    with pytest.raises(ConfigError, match=words) as refused:
+        make_config({}, override.split())
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_the_widest_swing_is_not_refused(probability: float) -> None:
+    swing = min(probability, round(1 - probability, 1))
+    days = {"availability": "diurnal", "probability": probability, "swing": swing, "clients": 4}
+    build(make_config({"network": days, "selection": {"per_round": 1}, "learning": {"enabled": False}})).step()
 
 
 def test_configurations_come_back_as_they_were(tmp_path: Path) -> None:
@@ -109,3 +126,15 @@ def test_options_of_another_type_make_another_run(other: str) -> None:
 def test_a_title_is_short() -> None:
     config = make_config({}, [f"selection.options.x={'a' * 1000}", "selection.options.y=2"])
     assert config.title == f"pause (x={'a' * 39}…, y=2)"
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [({"over_select": 9.0}, "45 clients are asked, more than network.clients = 30"),
+     ({"over_select": 0.5}, "over_select"), ({"late": "use"}, "server.late has no effect here: nobody is late"),
+     ({"deadline_slack": 2.0}, "server.deadline_slack has no effect here"), ({"close_after": 0}, "close_after"),
+     ({"deadline_quantile": 1.5}, "deadline_quantile")],
+)  # fmt: skip
+def test_a_closing_that_cannot_be_is_refused(server: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_config({"server": server})

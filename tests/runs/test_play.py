@@ -38,6 +38,10 @@ def contents(folder: Path) -> tuple[str, str]:
         ["selection.policy=pause"], ["selection.policy=sa-pause"], ["selection.policy=clustered-similarity"],
         ["selection.policy=all"], ["server.aggregation=matched", "server.step=0.7", "server.average=0.8"],
         ["server.average=0.8", "run.evaluate_every=2"],
+        [
+            "network.latency=devices", "network.availability=diurnal", "network.late=0.3", "network.late_by=8",
+            "network.straggle=0.1", "network.clusters=3", "network.jams=0.2", "network.drift_at=5",
+        ],
     ],
 )  # fmt: skip
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, overrides: list[str]) -> None:
@@ -63,26 +67,45 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, overrides: li
     assert {name: array.tobytes() for name, array in ends[0].items()} == {n: a.tobytes() for n, a in ends[1].items()}
 
 
+def test_a_run_may_stop_on_its_way_and_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+    config = make_config(SMALL, ["run.evaluate_every=3"])
+    run(config, tmp_path / "straight")
+    for until, rounds in ((3, 4), (4, 4), (5, 8), (2, 8)):  # at a checkpoint, which the last call has passed already
+        stopped = run(config, tmp_path / "stopped", until=until)
+        assert (len(stopped.records), stopped.summary) == (rounds, None)
+        assert stopped == read_run(tmp_path / "stopped")
+    whole = run(config, tmp_path / "stopped", until=12)  # the end
+    assert whole.summary is not None
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
+
+
 def test_a_killed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text(make_config(SMALL, ["run.rounds=240", "run.checkpoint_every=3"]).toml())
-    command = [sys.executable, "-m", "pausefl", "run", str(file), "--out"]
-    subprocess.run([*command, str(tmp_path / "straight")], check=True, capture_output=True)
-    # The run kills itself soon after a round has been written: in the midst of training, of a line or of a checkpoint.
+    file.write_text(make_config(SMALL, ["run.rounds=40", "run.checkpoint_every=3"]).toml())
+    # A run kills itself soon after a round has been written: in the midst of training, of a line or of a checkpoint.
+    # Each is a fork of a process that has imported everything and run nothing.
     code = (
         "import os, signal, sys, threading\n"
         "from pathlib import Path\n"
+        "import torch\n"
         "from pausefl.runs.config import load_config\n"
         "from pausefl.runs.play import run\n"
         "def watch(record):\n"
-        "    if record['round'] == int(sys.argv[3]):\n"
-        "        threading.Timer(float(sys.argv[4]), os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
-        "run(load_config(Path(sys.argv[1])), Path(sys.argv[2]), watch=watch)\n"
+        "    if record['round'] == number:\n"
+        "        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+        "for number, delay in ((4, 0.0), (11, 0.001), (18, 0.002), (25, 0.005)):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        run(load_config(Path(sys.argv[1])), Path(sys.argv[2]), watch=watch)\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == signal.SIGKILL\n"
     )
-    for number, delay in ((10, 0.0), (50, 0.001), (90, 0.002), (130, 0.005)):
-        child = [sys.executable, "-c", code, str(file), str(tmp_path / "killed"), str(number), str(delay)]
-        assert subprocess.run(child, capture_output=True).returncode == -signal.SIGKILL
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    child = [sys.executable, "-c", code, str(file), str(tmp_path / "killed")]
+    done = subprocess.run(child, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "killed" / "summary.json").exists()
+    for name in ("killed", "straight"):
+        run(load_config(file), tmp_path / name)
     assert contents(tmp_path / "killed") == contents(tmp_path / "straight")
 
 
@@ -98,7 +121,8 @@ def test_one_job_and_two_give_the_same_results(tmp_path: Path) -> None:
 def test_when_one_of_several_runs_is_refused_nothing_else_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    configs = [make_config(SMALL, [f"run.seed={seed}"]) for seed in range(12)]
+    # Nothing is learned, so that the processes need not import torch.
+    configs = [make_config(SMALL, ["learning.enabled=false", f"run.seed={seed}"]) for seed in range(12)]
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "checkpoint.state").write_text("no state")
     with pytest.raises(PauseError, match="checkpoint"):
@@ -324,7 +348,7 @@ def test_a_cut_metrics_line_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_runs_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
     file = tmp_path / "run.toml"
-    file.write_text("[run]\nrounds = 100000\n")
+    file.write_text("learning.enabled = false\nrun.rounds = 100000\n")  # so that the processes need not import torch
     command = [
         sys.executable,
         "-m",

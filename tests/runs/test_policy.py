@@ -205,7 +205,23 @@ def test_the_example_is_short_and_its_option_counts(tmp_path: Path, capsys: pyte
             ])  # fmt: skip
         assert not stop.value.code, capsys.readouterr().err
         (played,) = (read_run(path.parent) for path in (tmp_path / power).rglob("metrics.jsonl"))
-        assert played.name == f"{name} (speed_power={power})"
+        assert played.name == f"budget-times-speed (speed_power={power})"  # what the class calls itself
         choices.append([record["members"] for record in played.records])
     assert choices[0] != choices[1]
     assert choices[0][:4] == choices[1][:4]  # everybody once, before any speed is known
+
+
+def test_a_class_of_ones_own_goes_by_its_name_unless_it_is_one_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "named.py").write_text(
+        "from pausefl.selection import Random\n"
+        "class Mine(Random):\n    name = 'my\\nown'\n"
+        "class Plain(Random):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for kind, title in (("Mine", "my own"), ("Plain", "named:Plain")):
+        content = {"selection": {"policy": f"named:{kind}", "per_round": 2}, "learning": {"enabled": False},
+                   "network": {"clients": 4}, "run": {"rounds": 2}, "privacy": {"enabled": False}}  # fmt: skip
+        played = run(make_config(content), tmp_path / kind)
+        assert played.name == read_run(tmp_path / kind).name == f"{title} (no privacy)"

@@ -85,7 +85,7 @@ def test_pruning_changes_nothing(clustered: bool, weight: float, tied: bool) -> 
     eligible = np.flatnonzero(ucb >= ucb[order][at])
     objective = Objective(ucb, score, m, labels, collision)
     reference = objective.solution(exact_module._fill(objective, eligible, tickets_from(None)))
-    assert len(exact_module._survivors(objective)) < 0.6 * count
+    assert len(exact_module.survivors(objective)) < 0.6 * count
     assert found.value == pytest.approx(reference.value, rel=1e-12)
 
 

@@ -111,8 +111,9 @@ def seen_after(rounds: int, available: list[str] | None = None) -> tuple[Candida
         {"a": 10, "b": 20, "c": 30, "d": 40}, 2, policy, schedule=FixedHorizon(8.0, 4), tau_min=0.1, zeta=2.0,
     )  # fmt: skip
     for _ in range(rounds):
-        sel.select()
+        sel.select(["a", "b"])
         sel.observe({"a": 0.2, "b": None})
+    sel.join({"b": 20})  # so that it does not wait
     sel.report({"d": 3})
     sel.select(available)
     assert policy.seen is not None
@@ -123,8 +124,8 @@ def test_columns_say_what_is_known_of_each_candidate() -> None:
     seen, _ = seen_after(3)
     assert (seen.m, seen.round_number, seen.ids) == (2, 4, ["a", "b", "c", "d"])
     assert seen.mean_speed.tolist() == pytest.approx([0.5, 0.0, 0.0, 0.0])
-    bonus = np.sqrt(3 * np.log(3) / 3)
-    assert seen.speed_bonus.tolist() == pytest.approx([bonus, bonus, np.inf, np.inf])
+    bonus = np.sqrt(3 * np.log(3) / np.array([3, 1]))  # three silences in a row are one outage
+    assert seen.speed_bonus.tolist() == pytest.approx([*bonus, np.inf, np.inf])
     assert seen.ucb.tolist() == (2.0 * seen.mean_speed + seen.speed_bonus).tolist()
     assert seen.budget_left.tolist() == pytest.approx([0.25, 0.25, 1.0, 0.25], abs=1e-6)
     assert seen.picks.tolist() == [3, 3, 0, 0]
@@ -142,7 +143,7 @@ def test_what_is_known_without_a_round_counts_in_the_bonus_and_not_in_the_picks(
     sel.select()
     seen = sel.policy.seen
     assert seen.picks.tolist() == [3, 3, 0, 0]
-    assert seen.speed_bonus.tolist() == pytest.approx([*np.sqrt(3 * np.log(3) / np.array([4, 3, 1])), np.inf])
+    assert seen.speed_bonus.tolist() == pytest.approx([*np.sqrt(3 * np.log(3) / np.array([4, 1, 1])), np.inf])
     assert seen.ucb.tolist() == (2.0 * seen.mean_speed + seen.speed_bonus).tolist()
 
 

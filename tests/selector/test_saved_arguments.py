@@ -217,7 +217,7 @@ LABELS = {"a": [1, 2], "b": [2, 1], "c": [3, 3]}
 MADE = {
     "sizes": {"a": 1, "b": 2, "c": 3}, "per_round": 2, "policy": "sa-pause", "alpha": 100.0, "beta": 2.0, "gamma": 5.0,
     "zeta": 1.0, "schedule": FixedHorizon(8.0, 4), "tau_min": 0.05, "clusters": [0, 0, 1], "rho": 0.1,
-    "phi": spread, "prior": [0.3, None, None], "seed": 3,
+    "phi": spread, "prior": [0.3, None, None], "memory": 9, "warm_up": 1, "seed": 3,
 }  # fmt: skip
 DIFFERENT = [
     ("sizes", {"c": 3, "b": 2, "a": 1}, "ids is ['a', 'b', 'c'], but here it is ['c', 'b', 'a']"),
@@ -242,6 +242,8 @@ DIFFERENT = [
     ("phi", None, "phi is spread, but here it is None"),
     ("phi", even, "phi is spread, but here it is even"),
     ("phi", LabelDiversity(LABELS), "phi is spread, but here it is LabelDiversity"),
+    ("memory", None, "memory is 9, but here it is None"),
+    ("warm_up", 0, "warm_up is 1, but here it is 0"),
     ("prior", None, "prior is set, but here it is None"),
     ("prior", {"a": 0.4}, "prior is 0.3 for client number 0, but here it is 0.4 for client number 0"),
     ("prior", [0.3, 0.3, None], "prior is nan for client number 1, but here it is 0.3 for client number 1"),
@@ -250,7 +252,7 @@ DIFFERENT = [
 
 
 def test_every_argument_of_a_selector_has_a_row() -> None:
-    arguments = set(inspect.signature(Selector.__init__).parameters) - {"self"}
+    arguments = set(inspect.signature(Selector.__init__).parameters) - {"self", "log"}  # a log is no part of a state
     assert arguments == set(MADE) == {name for name, _, _ in DIFFERENT}
 
 
@@ -402,6 +404,8 @@ def test_settings_as_earlier_files_have_them_are_the_same(policy: Policy) -> Non
 
 def test_default_settings_are_stored_as_ever(tmp_path: Path) -> None:
     for name, kind in POLICIES.items():
+        if kind.__module__.startswith("pausefl.selection.peers."):
+            continue  # no older file has one of these
         sel = Selector(np.ones(3), 1, name)
         assert sel.state()[0]["settings"] in (repr(kind()), name)
 

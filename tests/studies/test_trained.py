@@ -29,7 +29,7 @@ def trained(name: str) -> TrainedStudy:
 
 def test_the_papers_studies_are_all_there() -> None:
     assert study_names() == sorted([*KINDS, *PAPER, *BEYOND, "plan-verdicts"])
-    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "plan-verdicts", "units"])
+    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "field", "plan-verdicts", "units", "weights"])
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -60,7 +60,7 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
 @pytest.mark.parametrize(
     ("policy", "overrides", "words"),
     [
-        ("all (without privacy)", [], "only '(no privacy)' or '(matched)' or '(rehearsed)' may follow"),
+        ("all (without privacy)", [], "'(leaks un-noised losses)' or '(rehearsed)' may follow"),
         ("sa-pause (as published)", [], "the policy is called 'sa-pause-as-published'"),
         ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
         ("all", ["selection.policy=random"], "--set selection.policy would"),
@@ -113,9 +113,9 @@ def test_a_newcomers_policy_stands_beside_the_others(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as stop:
         main(["study", str(example), "--scale", "smoke", "--jobs", "1", "--out", str(tmp_path)])
     assert not stop.value.code
-    assert "own_policy:BudgetTimesSpeed" in capsys.readouterr().out
+    assert "budget-times-speed" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    assert "own_policy:BudgetTimesSpeed" in page.split("<script")[0]
+    assert "budget-times-speed" in page.split("<script")[0]
 
 
 def test_natural_clients_become_dealt_out_ones_at_smoke_scale(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_an_option_that_the_only_policy_does_not_take_cannot_be_tuned(
     two: TrainedStudy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["tune", str(tmp_path / "st.toml"), "selection.options.x", "1,2", "--out", str(tmp_path / "out")])
+        main(["tune", str(tmp_path / "st.toml"), "--vary", "selection.options.x=1,2", "--out", str(tmp_path / "out")])
     assert stop.value.code == 2
     assert "selection.options has 'x', but policy 'random' takes no options" in capsys.readouterr().err
     assert two.config("two_options:P", 0, "smoke", ["selection.options.x=3"]).selection.options == {"x": 3}
@@ -235,7 +235,7 @@ def test_options_reach_classes_beside_the_file(tmp_path: Path, capsys: pytest.Ca
     common = ["--scale", "smoke", "--jobs", "1", "--out"]
     for call in (
         ["study", str(tmp_path / "st.toml"), *common, str(tmp_path / "out")],
-        ["tune", str(tmp_path / "st.toml"), "selection.options.x", "1,2", "--policy", "beside_options:P",
+        ["tune", str(tmp_path / "st.toml"), "--vary", "selection.options.x=1,2", "--policy", "beside_options:P",
          *common, str(tmp_path / "tuned")],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as stop:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import resource
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from pausefl import __version__
 from pausefl.cli import app, main
+from pausefl.flower import client_audit
 from pausefl.learn import download
 from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
 from pausefl.owner.owner_file import Owner, read_owner
@@ -180,6 +184,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     (folder / place / "raw" / name / part).write_bytes(content)
             sums = tuple(download.md5(content).hexdigest() for content in files)
             patch.setitem(download.MD5, name, sums)  # they are checked against these instead of the published ones
+        patch.setattr(client_audit, "_TRIALS", 16)  # the audits of clients here are of sound ones
         yield folder
 
 
@@ -192,11 +197,13 @@ def ask(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
             folder, before = tmp_path_factory.mktemp("call"), Path.cwd()
             out, err, children = StringIO(), StringIO(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
             os.chdir(folder)
+            paths = sys.path.copy()
             try:
                 with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop:
                     main(shlex.split(line.replace("@", f"{stock}/")))
             finally:
                 os.chdir(before)
+                sys.path[:] = paths  # a command looks for the user's code in its folder
             worked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - children
             known[line] = Seen(int(stop.value.code or 0), out.getvalue(), err.getvalue(), folder, worked)
         return known[line]
@@ -231,6 +238,12 @@ def events(folder: Path) -> dict[tuple[str, int], float]:
     return found
 
 
+def not_a_client(here: Seen, elsewhere: Seen) -> bool:
+    """An address of a Ray client is refused in one line; tests/e2e plays runs on a real cluster."""
+    told = "pausefl: Ray address is 'ray://a:1', but must be HOST:PORT, 'auto' or 'local'"
+    return (here.code, elsewhere.code, elsewhere.runs(".")) == (0, 2, []) and told in elsewhere.err
+
+
 def table_or_json(plain: Seen, as_json: Seen) -> bool:
     return not plain.out.startswith(("[", "{")) and isinstance(as_json.json, (list, dict))
 
@@ -248,10 +261,13 @@ def attacked(seen: Seen, mechanism: Any = None, epsilon: float = 1.0, seed: int 
     """The finding is that of the audit called directly."""
     [found] = [one for one in seen.json if one["source"] == SimulatedNoise.name]
     target = mechanism or Laplace(unit="coordinate", width=1.0)
-    noise = SimulatedNoise(np.random.default_rng(seed))
-    return (
-        asdict(audit(target, epsilon, noise, **{"runs": 300, "error": 1.0 - 0.99, **options})).items() <= found.items()
-    )
+    settings = {"runs": 300, "error": 1.0 - 0.99, **options}
+    return direct(target, epsilon, seed, tuple(settings.items())).items() <= found.items()
+
+
+@cache
+def direct(mechanism: Any, epsilon: float, seed: int, settings: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return asdict(audit(mechanism, epsilon, SimulatedNoise(np.random.default_rng(seed)), **dict(settings)))
 
 
 def planned(**options: Any) -> Callable[..., bool]:
@@ -283,6 +299,12 @@ def started(*ends: str) -> Callable[..., bool]:
     )
 
 
+def drawn(seen: Seen, what: str) -> list[float]:
+    """The width of a drawing, or the sizes of its type."""
+    found = re.findall(rf'\b{what}="([\d.]+)p[tx]"', (seen.folder / "fairness.svg").read_text())
+    return sorted({float(number) for number in found})
+
+
 def sizes(seen: Seen, place: str = "out") -> int:
     return int(sum(seen.summary(place)["clients"]["size"]))
 
@@ -303,9 +325,13 @@ AUDIT = "--source simulated --json"
 PLAN = "--clients 30 --per-round 5 --budget 4 --dimension 650 --json"
 ATTACK = f"laplace --epsilon 1 --runs 300 {AUDIT}"
 SMOKE = "@study.toml --scale smoke --seeds 1 --policy random --jobs 1 --out out"
-TUNE = "@study.toml network.dropout 0.1,0.3 --scale smoke --jobs 1 --out out"
+TUNE = "@study.toml --vary network.dropout=0.1,0.3 --scale smoke --jobs 1 --out out"
+TUNED = ["trial-0/seed-100", "trial-1/seed-100"]
+CLOCK = "@run.toml --vary selection.per_round=1,6 --set run.rounds=40 --aim seconds --jobs 1 --out out --json"
 DEMOS = ("--rounds 1 --jobs 1", "--rounds 2 --seed 5 --jobs 2 --out there --json")  # one for all: it is slow
 PLAYED = "@results/small-iid-r1/random @results/small-iid-r1/all"
+FIGURE = f"{PLAYED} --only fairness --format svg"
+OFF = "@results/small-iid-r1/random --policy fastest --json"
 
 OPTIONS = (
     Option("", "version", ("--version", "--help"),
@@ -323,6 +349,7 @@ OPTIONS = (
     Option("run", "jobs", ("@run.toml --out out --seeds 2 --jobs 1", "@run.toml --out out --seeds 2 --jobs 2"), alone),
     Option("run", "jobs", tuple(f"@mnist.toml --out out --data-dir @small --set learning.model=cnn3 --jobs {n}"
                                 for n in (1, 2)), alone),  # one run: its clients train in two processes
+    Option("run", "ray", ("@run.toml --out out", "@run.toml --out out --ray ray://a:1"), not_a_client),
     Option("run", "data_dir", ("@mnist.toml --out out --data-dir @small", "@mnist.toml --out out --data-dir @large"),
            lambda a, b: (sizes(a), sizes(b)) == (40, 60)),
     Option("run", "tensorboard", ("@run.toml --out out --seeds 2", "@run.toml --out out --seeds 2 --tensorboard"),
@@ -352,45 +379,88 @@ OPTIONS = (
     Option("study", "policies", (SMOKE, SMOKE.replace("--policy random", "")),
            lambda a, b: a.runs() == ["random/seed-0"] and b.runs() == ["all/seed-0", "random/seed-0"]),
     Option("study", "jobs", (f"{SMOKE} --seeds 2", f"{SMOKE} --seeds 2 --jobs 2"), alone),
+    Option("study", "ray", (SMOKE, f"{SMOKE} --ray ray://a:1"), not_a_client),
+    Option("study", "ray", ("g-function --scale smoke --out out", "g-function --scale smoke --out out --ray auto"),
+           lambda a, b: (a.code, b.code) == (0, 2) and "has no runs to play elsewhere" in b.err),
     Option("study", "out", (SMOKE, SMOKE.replace("--out out", "")),
            lambda a, b: a.runs() == b.runs("runs/study-smoke") == ["random/seed-0"]),
     Option("study", "reference", (SMOKE, f"{SMOKE} --reference @wombat.csv --reference @quokka.csv"),
            lambda a, b: "wombat" not in a.page() and "wombat" in b.page() and "quokka" in b.page()),
     Option("study", "data_dir", tuple(f"@mnist-study.toml --scale full --seeds 2 --out out --data-dir @{d}" for d in (
-           "small", "large")),  # two seeds are played by two processes, which must know the folder too
+           "small", "large --jobs 1")),  # else two seeds are played by two processes, which must know the folder too
            lambda *both: [sizes(s, f"out/random/seed-{n}") for s in both for n in (0, 1)] == [40, 40, 60, 60]),
     Option("study", "overrides", (SMOKE, f"{SMOKE} --set run.rounds=6"),
            lambda *both: [s.summary("out/random/seed-0")["rounds"] for s in both] == [4, 6]),
     Option("study", "as_json", (SMOKE, f"{SMOKE} --json"), table_or_json),
     Option("study", "as_json", (f"{SMOKE.replace('--policy random', '')} --json",),
            lambda seen: sorted(one["name"] for one in seen.json) == ["all", "random"]),
-    Option("tune", "study", tuple(TUNE.replace("smoke", "full").replace("study", name) for name in ("study", "other")),
-           lambda *both: [s.config("out/0.1").network.clients for s in both] == [12, 30]),
-    Option("tune", "key", (TUNE, TUNE.replace("network.dropout", "privacy.decay")),
-           lambda a, b: (a.config("out/0.3").network.dropout, b.config("out/0.3").privacy.decay) == (0.3, 0.3)
-           and b.config("out/0.3").network.dropout == 0.0),
-    Option("tune", "values", (TUNE, TUNE.replace("0.1,0.3", "0.2")),
-           lambda a, b: (a.runs(), b.runs()) == (["0.1", "0.3"], ["0.2"])),
-    Option("tune", "policy", (TUNE, f"{TUNE} --policy pause"),
-           lambda *both: [s.config("out/0.1").selection.policy for s in both] == ["random", "pause"]),
+    Option("tune", "source", (*(TUNE.replace("smoke", "full").replace("study", name) for name in ("study", "other")),
+           TUNE.replace("study", "run").replace("--scale smoke", "")),
+           lambda *all_: [s.config("out/trial-0/seed-100").network.clients for s in all_] == [12, 30, 6]),
+    Option("tune", "vary", (TUNE, TUNE.replace("network.dropout", "privacy.decay"), f"{TUNE} --vary privacy.decay=0.2"),
+           lambda *all_: [[(s.config(f"out/{one}").network.dropout, s.config(f"out/{one}").privacy.decay)
+                           for one in s.runs()] for s in all_]
+           == [[(0.1, 0.04), (0.3, 0.04)], [(0.0, 0.1), (0.0, 0.3)], [(0.1, 0.2), (0.3, 0.2)]]),
+    Option("tune", "reach", tuple(f"@trained.toml --vary learning.lr=0.02 --jobs 1 --out out --json --reach {n}"
+                                  for n in (5, 100)),
+           lambda a, b: a.json["best"]["found"]["rounds"] < 6 == b.json["trials"][0]["found"]["rounds"]
+           and (b.json["best"], b.json["trials"][0]["found"]["seconds"]) == (None, None)),
+    Option("tune", "most_leakage", tuple(f"{CLOCK} --most-leakage {n}" for n in (0.001, 100)),
+           lambda a, b: (a.json["best"], a.json["front"]) == (None, []) and b.json["best"] is not None),
+    Option("tune", "aim", (CLOCK, CLOCK.replace("seconds", "front")),
+           lambda a, b: (a.json["aim"], b.json["aim"])
+           == ("least seconds", "Pareto front of seconds, leakage and accuracy")),
+    Option("tune", "aim", tuple(f"@trained.toml --vary selection.per_round=1,4 --jobs 1 --out out --json --aim {aim}"
+                                for aim in ("seconds", "accuracy")),
+           lambda a, b: a.json["best"]["values"] == {"selection.per_round": "1"}
+           and b.json["best"]["found"]["accuracy"] == max(one["found"]["accuracy"] for one in b.json["trials"])),
+    Option("tune", "trials", tuple(f"@run.toml --vary selection.alpha=0.1..9 --jobs 1 --out out --trials {n}"
+                                   for n in (2, 3)), lambda *both: [len(s.runs()) for s in both] == [2, 3]),
+    Option("tune", "seeds", (TUNE, f"{TUNE} --seeds 2"), lambda a, b: a.runs() == TUNED
+           and [name.rpartition("-")[2] for name in b.runs()] == ["100", "101"] * 2),
     Option("tune", "seed", (TUNE, f"{TUNE} --seed 3"),
-           lambda *both: [s.config("out/0.1").run.seed for s in both] == [100, 3]),
+           lambda *both: [s.config(f"out/{s.runs()[0]}").run.seed for s in both] == [100, 3]),
+    Option("tune", "prune", (CLOCK, f"{CLOCK} --prune", f"{CLOCK} --no-prune"),
+           lambda *all_: [[one["state"] for one in s.json["trials"]] for s in all_]
+           == [["finished", "finished"], ["finished", "stopped early"], ["finished", "finished"]]),
+    Option("tune", "policy", (TUNE, f"{TUNE} --policy pause"),
+           lambda *both: [s.config("out/trial-0/seed-100").selection.policy for s in both] == ["random", "pause"]),
+    Option("tune", "policy", (CLOCK, f"{CLOCK} --policy fastest"),
+           lambda *both: [s.config("out/trial-0/seed-100").selection.policy for s in both] == ["random", "fastest"]),
     Option("tune", "scale", (TUNE, TUNE.replace("smoke", "half"), TUNE.replace("smoke", "full")),
-           lambda *all_: [s.config("out/0.1").run.rounds for s in all_] == [4, 2, 3]),
+           lambda *all_: [s.config("out/trial-0/seed-100").run.rounds for s in all_] == [4, 2, 3]),
     Option("tune", "jobs", (TUNE, TUNE.replace("--jobs 1", "--jobs 2")), alone),
     Option("tune", "out", (TUNE, TUNE.replace("--out out", "")),
-           lambda a, b: a.runs() == b.runs("runs/tune-study-network.dropout") == ["0.1", "0.3"]),
-    Option("tune", "data_dir", tuple(f"@mnist-study.toml learning.lr 0.1 --scale full --out out --data-dir @{d}"
-           for d in ("small", "large")), lambda *both: [sizes(s, "out/0.1") for s in both] == [40, 60]),
+           lambda a, b: a.runs() == b.runs("runs/tune-study-network.dropout") == TUNED),
+    Option("tune", "data_dir", tuple(f"@mnist-study.toml --vary learning.lr=0.1 --scale full --out out --data-dir @{d}"
+           for d in ("small", "large")), lambda *both: [sizes(s, "out/trial-0/seed-100") for s in both] == [40, 60]),
     Option("tune", "overrides", (TUNE, f"{TUNE} --set run.rounds=6"),
-           lambda *both: [s.summary("out/0.1")["rounds"] for s in both] == [4, 6]),
-    Option("tune", "as_json", (TUNE, f"{TUNE} --json"), lambda a, b: table_or_json(a, b) and len(b.json) == 2),
+           lambda *both: [s.summary("out/trial-0/seed-100")["rounds"] for s in both] == [4, 6]),
+    Option("tune", "as_json", (TUNE, f"{TUNE} --json"),
+           lambda a, b: table_or_json(a, b) and len(b.json["trials"]) == 2),
     Option("compare", "folders", (f"{PLAYED} --json", "@results/small-iid-r1/all --json", "@results-2 --json"),
            lambda *all_: [{p["name"]: p["seeds"] for p in s.json} for s in all_]
            == [{"random (no privacy)": 1, "all (no privacy)": 1}, {"all (no privacy)": 1}, {"random (no privacy)": 1}]),
     Option("compare", "target", (f"{PLAYED} --json --target 15", f"{PLAYED} --json --target 20 --target 25"),
            lambda *both: [sorted(s.json[0]["time_to"]) for s in both] == [["15.0"], ["20.0", "25.0"]]),
     Option("compare", "as_json", (PLAYED, f"{PLAYED} --json"), table_or_json),
+    Option("compare", "form", tuple(f"{PLAYED} --format {form}" for form in ("table", "csv", "latex", "json")),
+           lambda table, text, latex, as_json: table_or_json(table, as_json)
+           and [row["policy"] for row in csv.DictReader(StringIO(text.out))] == [one["name"] for one in as_json.json]
+           and "\\begin{tabular}" in latex.out),
+    Option("compare", "paired", (f"{PLAYED} --json", f"{PLAYED} --json --paired"),
+           lambda a, b: b.json["policies"] == a.json and b.json["paired"][0]["seeds"] == 1),
+    Option("compare", "against", tuple(f"{PLAYED} --json --paired {more}" for more in (
+           "", "--against 'random (no privacy)'")),
+           lambda a, b: a.json["paired"][0]["difference"] == -b.json["paired"][0]["difference"]
+           and b.json["paired"][0]["reference"] == "random (no privacy)"),
+    Option("off-policy", "run", (OFF, OFF.replace("results/small-iid-r1/random", "results-2/small-iid-r2/again")),
+           lambda a, b: a.json["played"] == b.json["played"] == "random" and a.json != b.json),
+    Option("off-policy", "policy", (OFF, OFF.replace("fastest", "random")),
+           lambda a, b: (a.json["policy"], b.json["policy"]) == ("fastest", "random") and a.json != b.json),
+    Option("off-policy", "first", (OFF, f"{OFF} --first 4"),
+           lambda a, b: (a.json["rounds"], b.json["rounds"]) == (6, 3)),
+    Option("off-policy", "as_json", (OFF.removesuffix("--json"), OFF), table_or_json),
     Option("report", "folders", (PLAYED, "@results/small-iid-r1/all"),
            lambda a, b: "random" in a.page("report.html") and "random (no" not in b.page("report.html")),
     Option("report", "out", (PLAYED, f"{PLAYED} --out mine.html"),
@@ -402,6 +472,29 @@ OPTIONS = (
     Option("report", "images", (PLAYED, f"{PLAYED} --images drawn"),
            lambda a, b: not (a.folder / "drawn").exists() and {p.suffix for p in (b.folder / "drawn").iterdir()}
            == {".png", ".svg"}),
+    Option("report", "only", (f"{PLAYED} --images drawn --only latency", f"{PLAYED} --images drawn --only fairness"),
+           lambda *both: [{p.stem for p in (s.folder / "drawn").iterdir()} for s in both]
+           == [{"latency"}, {"fairness"}]),
+    Option("report", "form", tuple(f"{PLAYED} --only latency --format {form}" for form in ("html", "pdf", "svg")),
+           lambda *all_: [p.name for s in all_ for p in s.folder.iterdir()]
+           == ["report.html", "latency.pdf", "latency.svg"]
+           and (all_[1].folder / "latency.pdf").read_bytes().startswith(b"%PDF")),
+    Option("report", "width", (FIGURE, f"{FIGURE} --width 100mm"),
+           lambda *both: [drawn(s, "width") for s in both]
+           == [pytest.approx([252.0], abs=1), pytest.approx([283.5], abs=1)]),
+    Option("report", "font_size", (FIGURE, f"{FIGURE} --font-size 10"),
+           lambda *both: [drawn(s, "font-size") for s in both] == [[8.0], [10.0]]),
+    Option("report", "label", (PLAYED, f"{PLAYED} --label all=Ours"),
+           lambda a, b: "data-run='Ours'" in b.page("report.html") and "data-run='all (no privacy)'" not in
+           b.page("report.html") and "data-run='all (no privacy)'" in a.page("report.html")),
+    Option("watch", "run", ("@run.toml", "@results"),  # nothing that would go on for ever
+           lambda a, b: "run.toml is no Flower checkpoint" in a.err and "results holds 2 runs" in b.err),
+    Option("watch", "port", tuple(f"@run --host 240.0.0.1 --port {port}" for port in (7001, 7002)),
+           lambda *both: [f"port {port} cannot be opened" in s.err for port, s in zip((7001, 7002), both, strict=True)]
+           == [True, True]),
+    Option("watch", "host", tuple(f"@run --host 240.0.0.{last}" for last in (1, 2)),  # reserved: nobody has these
+           lambda *both: [f"240.0.0.{last} port" in s.err for last, s in zip((1, 2), both, strict=True)]
+           == [True, True]),
     Option("data fetch", "name", ("mnist --data-dir @downloads", "fashion-mnist --data-dir @downloads"),
            lambda *both: [len(load_dataset(name, Path(s.out.removeprefix("wrote ").strip()).parent).train_labels)
                           for s, name in zip(both, ("mnist", "fashion-mnist"), strict=True)] == [40, 60]),
@@ -415,6 +508,9 @@ OPTIONS = (
            lambda a, b: (a.folder / "a" / "owner.toml").exists() and (b.folder / "b" / "ledger.db").exists()),
     Option("owner init", "name", ("a --name x", "a --name y"),
            lambda *both: [owned(s).name for s in both] == ["x", "y"]),
+    Option("owner init", "simulation", ("a --name x", "a --simulation"),
+           lambda *both: [(owned(s).simulation, owned(s).name, (s.folder / "a" / "ledger.db").exists()) for s in both]
+           == [(False, "x", True), (True, "client-{partition-id}", False)]),
     Option("owner init", "budget", ("a --name x", "a --name x --budget 4"),
            lambda *both: [owned(s).schedule for s in both] == [FixedHorizon(8.0, 8), FixedHorizon(4.0, 8)]),
     Option("owner init", "releases", ("a --name x", "a --name x --releases 4"),
@@ -499,8 +595,8 @@ OPTIONS = (
            started("0 reviewed apps", "2 reviewed apps")),
     Option("node start", "data", (START.format(""), START.format("--data @small --data @large")),
            started("no data folder", "large")),
-    Option("node start", "time_limit", (START.format(""), START.format("--time-limit 5")),
-           started("at most 3600 seconds, and", "at most 5 seconds, and")),
+    Option("node start", "time_limit", (START.format(""), START.format("--time-limit 500")),
+           started("at most 3600 seconds, and", "at most 500 seconds, and")),
     Option("node start", "answer_after", (START.format(""), START.format("--answer-after 50")),
            started("at most 3600 seconds, and", "folder\nevery answer leaves 50 seconds")),
     Option("node start", "memory_limit", (START.format(""), START.format("--memory-limit 9000")),
@@ -548,6 +644,10 @@ OPTIONS = (
     Option("paper claims", "out", ("@results", "@results --out page.md"),
            lambda a, b: b.page("page.md").replace(" --out page.md", "").strip() == a.out.strip()),
     Option("paper claims", "as_json", ("@results", "@results --json"), table_or_json),
+    Option("paper field", "folder", (f"{COMMITTED}/field", f"{COMMITTED}/units"),
+           lambda a, b: "# The field" in a.out and b.code == 2 and "has rows of 'units'" in b.err),
+    Option("paper field", "out", (f"{COMMITTED}/field", f"{COMMITTED}/field --out page.md"),
+           lambda a, b: b.page("page.md").replace(" --out page.md", "").strip() == a.out.strip()),
     Option("paper results", "folder", ("@results --out page.md", "@results-2 --out page.md"),
            lambda a, b: "`small-iid-r1`" in a.page("page.md") and "`small-iid-r2`" in b.page("page.md")),
     Option("paper results", "out", ("@results --out page.md", "@results --out in.md"),

@@ -109,7 +109,7 @@ def selector(policy: str = "all", clients: int = 3, per_round: int = 3, **more: 
 
 def played(
     folder: Path, *, nodes: int = 3, start: Any = 0.0, owner: str | None = None, silent_for: int = 0,
-    late: int = 0, evaluates: bool = False, per_client: tuple[str, ...] = (),
+    late_nodes: int = 0, slow: tuple[int, int] | None = None, evaluates: bool = False, per_client: tuple[str, ...] = (),
     call: Mapping[str, Any] | None = None, **more: Any,
 ) -> SimpleNamespace:  # fmt: skip
     """Play one round, or as many as ``call`` says; ``more`` goes to the strategy."""
@@ -119,8 +119,10 @@ def played(
         if per_client:
             client.owner = client.owner.replace("budget = 4e5", f"budget = {per_client[client.number]}")
     grid = MemoryGrid({100 + client.number: client for client in clients})
-    if late:
-        looks, there = iter(range(late)), grid.get_node_ids
+    if slow is not None:
+        clients[slow[0]].silent_for = slow[1]
+    if late_nodes:
+        looks, there = iter(range(late_nodes)), grid.get_node_ids
         grid.get_node_ids = lambda: [] if next(looks, None) is not None else there()  # type: ignore[method-assign]
         grid.get_nodes = lambda found=grid.get_nodes: list(found()) if next(looks, None) is None else []  # type: ignore
     inner = more.pop("inner", None) or FedAvg(fraction_evaluate=float(evaluates))
@@ -229,9 +231,13 @@ PARAMETERS = (
                                              "nodes": 2}),
               lambda a, b: (sorted(a.history[0].members), sorted(b.history[0].members))
               == (["client-0", "client-1", "client-2"], ["100", "101"])),
+    Parameter("newcomers", tuple({"newcomers": how, "selector": selector(clients=2, per_round=2)}
+                                 for how in ("ignore", "join")),
+              lambda ignore, join: [sorted(one.history[0].members) for one in (ignore, join)]
+              == [["client-0", "client-1"], ["client-0", "client-1", "client-2"]]),
     Parameter("fewer", ({"fewer": "smaller", "nodes": 2}, {"fewer": "error", "nodes": 2}),
               lambda a, b: len(a.history[0].members) == 2 and "fewer='smaller'" in b.error),
-    Parameter("wait", ({"wait": 0.0, "late": 4}, {"wait": 120.0, "late": 4}),
+    Parameter("wait", ({"wait": 0.0, "late_nodes": 4}, {"wait": 120.0, "late_nodes": 4}),
               lambda a, b: a.error != "" and len(b.history) == 1),
     Parameter("poll", ({"poll": 0.25, "silent_for": 1},),
               lambda seen: min(seen.history[0].seconds.values()) >= 0.25),
@@ -253,9 +259,22 @@ PARAMETERS = (
     Parameter("rehearse", ({"rehearse": False}, {"rehearse": True},
                            {"rehearse": True, "latency": two_groups(3), "seed": 4}),
               lambda a, b, c: [s.rehearsed for s in (a, b, c)] == [0, 3, 3]
-              and [s.selector.cohort.timings.tolist() for s in (a, b, c)] == [[1] * 3, [2] * 3, [2] * 3]
+              and [s.selector.cohort.timings.tolist() for s in (a, b, c)] == [[1] * 3, [1] * 3, [2] * 3]
               and close(c.selector.cohort.rate, sum(
                   1 / two_groups(3).sample(stream(4, "flower latency", n)) for n in (0, 1)) / 2)),
+    Parameter("over_select", tuple({"over_select": by, "nodes": 4, "selector": selector("pause", 4, per_round=2)}
+                                   for by in (1.0, 1.5, 2.0)),
+              lambda *seen: [len(one.history[0].members) for one in seen] == [2, 3, 4]),
+    Parameter("close_after", tuple({"close_after": count, "slow": (0, 60)} for count in (None, 1, 2)),
+              lambda *seen: [len(one.history[0].seconds) for one in seen] == [3, 2, 2]),
+    Parameter("deadline", ({"slow": (0, 10**9), "call": {"timeout": 2.0}},
+                           {"slow": (0, 10**9), "call": {"timeout": 2.0}, "deadline": 0.2}),
+              lambda long, short: long.history[0].took >= 2.0 > short.history[0].took
+              and (long.history[0].late, short.history[0].late) == ((), ("client-0",))),
+    Parameter("late", tuple({"late": late, "close_after": 2, "slow": (0, 1), "call": {"num_rounds": 2},
+                             "selector": selector(), "poll": 0.01} for late in ("waste", "use")),
+              lambda waste, use: [one for one in (waste, use) if one.history[0].late != ("client-0",)] == []
+              and waste.history[1].wasted == (("client-0", 1),) and use.history[1].used == {"client-0": 0.5}),
     Parameter("seed", tuple({"latency": two_groups(3), "seed": n, "call": {"num_rounds": 2}} for n in (1, 2)),
               lambda a, b: virtual(a, 1) and virtual(b, 2)),
     Parameter("start.grid", ({"nodes": 3}, {"nodes": 4, "selector": selector(clients=4)}),

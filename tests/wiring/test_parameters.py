@@ -42,20 +42,38 @@ from pausefl.privacy.audit import audit
 from pausefl.privacy.ledger.hash_chain import Head
 from pausefl.rewards import LabelDiversity
 from pausefl.rng import stream
+from pausefl.runs import read_runs
+from pausefl.runs.config import make_config
+from pausefl.runs.off_policy import off_policy
+from pausefl.runs.play import run
 from pausefl.selection import (
+    ActiveFL,
     All,
     Annealer,
     ClusteredBySimilarity,
+    CPowD,
+    CsUcb,
+    CsUcbQ,
     Fastest,
+    FedCS,
+    Oort,
+    PauseAuto,
+    PowD,
     Random,
+    RbcsF,
+    RPowD,
     SaPause,
     SaPauseAsPublished,
+    TiFL,
     anneal,
     solve_brute,
     solve_exact,
 )
-from pausefl.sim.latency import FlooredNormal, Quantile, Trace, two_groups
-from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
+from pausefl.sim.availability import AvailabilityTrace, Bernoulli, Diurnal, OnOff
+from pausefl.sim.devices import device_latency, device_speeds
+from pausefl.sim.disturbances import Drift, Jams, LateJoiners
+from pausefl.sim.latency import FlooredLognormal, FlooredNormal, Quantile, Trace, two_groups
+from pausefl.sim.network import Network
 
 
 def planned(name: str, value: Any) -> Any:
@@ -97,6 +115,20 @@ def after(rounds: int = 3, **given: Any) -> Selector:
     return sel
 
 
+def judged(folder: Path, policy: str = "fastest", seed: int = 0, **given: Any) -> Any:
+    """What a policy would be worth in a short run of ``random``."""
+    sections = {"learning": {"enabled": False}, "network": {"clients": 6}, "run": {"rounds": 12, "seed": seed}}
+    config = make_config({**sections, "selection": {"policy": "random", "per_round": 2}})
+    return off_policy(run(config, folder), policy, **given)
+
+
+def logged(folder: Path, rounds: int) -> Path:
+    """The folder of a run that has so many rounds."""
+    sections = {"learning": {"enabled": False}, "network": {"clients": 6}, "run": {"rounds": rounds}}
+    run(make_config({**sections, "selection": {"per_round": 2}}), folder)
+    return folder
+
+
 def reopened(before: Any = "pause", was: Any = None, **given: Any) -> Any:
     """Save, load, and say who comes next, or the refusal."""
     with tempfile.TemporaryDirectory() as folder:
@@ -120,12 +152,23 @@ class Learner(All):
         self.told |= dict(zip(rows.tolist(), updates.tolist(), strict=True))
 
 
-def observed(latencies: dict[str, Any], updates: Any = None) -> Selector:
+def observed(latencies: dict[str, Any], updates: Any = None, late: Any = ()) -> Selector:
     """Close a round of everybody."""
     sel = selector(policy=Learner())
     sel.select()
-    sel.observe(latencies, updates)
+    sel.observe(latencies, updates, late=late)
     return sel
+
+
+def after_seconds(told: list[float], *, provisional: Any = (), expected: bool | None = None, **given: Any) -> float:
+    """The mean latency of one client after it answered so; the first answer may be provisional, or 8 s expected."""
+    sel = selector(sizes={"a": 1.0}, per_round=1, **given)
+    if expected is not None:
+        sel.expect({"a": 8.0}, provisional=expected)
+    for number, seconds in enumerate(told):
+        sel.select()
+        sel.observe({"a": seconds}, provisional=() if number else provisional)
+    return float(sel.cohort.seconds[0])
 
 
 def expected(latencies: Any) -> list[Any]:
@@ -184,6 +227,19 @@ def loaded(folder: Path, rounds: int) -> int:
     return Selector.load(folder / str(rounds)).rounds
 
 
+def log_files(folder: Path, name: str | None, loaded: bool = False) -> dict[str, int]:
+    """The files of a folder after three rounds, and how many lines each has."""
+    log = None if name is None else folder / name
+    sel = selector() if loaded else selector(log=log)
+    if loaded:
+        with tempfile.NamedTemporaryFile() as state:
+            sel.save(state.name)
+            sel = Selector.load(state.name, log=log)
+    for _ in range(3):
+        sel.observe({client: SECONDS[client] for client in sel.select()})
+    return {path.name: len(path.read_text().splitlines()) for path in folder.iterdir()}
+
+
 def restored(header: int, arrays: int) -> tuple[int, list[int]]:
     sel = selector()
     sel.restore(after(header).state()[0], after(arrays).state()[1])
@@ -199,6 +255,30 @@ def similar(metric: Any) -> list[Any]:
         seen.append(chosen)
         sel.observe(dict.fromkeys(chosen, 0.1), {client: updates[client] for client in chosen})
     return seen
+
+
+def peer(policy: Any, rounds: int = 60, per_round: int = 3, known: bool = False) -> list[Any]:
+    """Whom a policy of another paper chooses among 12 clients that say how well the model serves them."""
+    seconds = {client: 0.1 + 0.1 * client for client in range(12)}
+    prior = seconds if known else None
+    sel, seen = Selector(np.arange(1.0, 13.0), per_round, policy, tau_min=0.05, prior=prior), []
+    for number in range(rounds):
+        loss = {client: 2.0 + np.sin(client * (number + 1)) for client in range(12)}
+        told = {"loss": loss, "accuracy": {client: 1.0 / (1.0 + value) for client, value in loss.items()}}
+        asked = sel.asked()
+        sel.hear({name: {client: told[name][client] for client in asked} for name in sel.policy.signals})
+        chosen = sel.select().members
+        sel.hear({name: {client: told[name][client] for client in chosen} for name in sel.policy.signals})
+        sel.observe({client: seconds[client] for client in chosen})
+        seen.append((len(asked), chosen))
+    return seen
+
+
+def owed(policy: Any) -> list[float]:
+    """What each of three clients is owed after a round of the first."""
+    sel = Selector([1.0, 1.0, 2.0], 1, policy)
+    sel.observe(dict.fromkeys(sel.select([0]).members, 0.1))
+    return [float(value) for value in policy.state()["queues"]]
 
 
 def looks(seconds: float, tick: float = 1.0) -> int:
@@ -341,7 +421,7 @@ def drawn(model: Any, seed: int = 0) -> list[float]:
 def online(model: Any) -> list[bool]:
     before, seen = np.ones(8, dtype=np.bool_), []
     for number in range(6):
-        before = model.step(before, stream(0, "availability", number))
+        before = model.step(before, stream(0, "availability", number), number)
         seen += before.tolist()
     return seen
 
@@ -350,6 +430,24 @@ def round_of(**given: Any) -> Any:
     network = Network(**{"latency": two_groups(8), "seed": 0, **given})
     outcomes = [network.play(np.arange(8), number) for number in range(1, 5)]
     return [(o.seconds, o.arrived.tolist()) for o in outcomes], network.online(np.ones(8, dtype=np.bool_), 1).tolist()
+
+
+def slowed(drift: Drift) -> list[list[float]]:
+    return [drift.slowdown(8, 0, number).tolist() for number in range(1, 6)]
+
+
+def jammed(jams: Jams) -> list[list[float]]:
+    return [jams.slowdown(np.arange(8) // 2, 0, number).tolist() for number in range(1, 6)]
+
+
+def day(**given: Any) -> list[list[float]]:
+    model = Diurnal(**{"probability": 0.5, "swing": 0.2, "period": 8, "zones": np.arange(8) / 8, **given})
+    return [model.chance(number).tolist() for number in range(16)]
+
+
+def phones(**given: Any) -> FlooredLognormal:
+    basis = {"clients": 8, "median": 0.5, "spread": 0.5, "floor": 0.05, "rng": stream(0, "devices")}
+    return device_latency(**{**basis, **given})
 
 
 @dataclass(frozen=True)
@@ -402,20 +500,50 @@ PARAMETERS = (
     Parameter(Selector, "prior", (None, SECONDS, {c: 1 / s for c, s in SECONDS.items()}),
               lambda v: members(played(3, prior=v, zeta=1e6)),
               lambda v, seen: v is None or set(seen) == {tuple(sorted(sorted(v, key=v.__getitem__)[:2]))}),
+    Parameter(Selector, "memory", (None, 3, 6), lambda v: members(played(30, memory=v, alpha=0.0, zeta=50.0)),
+              lambda v, seen: v is None or max(np.diff([n for n, m in enumerate(seen) if "f" in m])) <= v + 4),
+    Parameter(Selector, "warm_up", (0, 1, 2), lambda v: after_seconds([8.0, 4.0, 2.0], warm_up=v),
+              lambda v, seen: seen == pytest.approx(np.mean([8.0, 4.0, 2.0][v:]))),
     Parameter(Selector, "seed", (0, 1, 2), lambda v: members(played(seed=v, policy="random"))),
+    Parameter(Selector, "log", (None, "one", "two"), lambda v: in_folder(lambda f: log_files(f, v)),
+              lambda v, seen: seen == ({} if v is None else {v: 3})),
     Parameter(Selector.select, "available", (["a", "b", "c"], ["d", "e", "f"]),
               lambda v: selector().select(v).members, lambda v, seen: set(seen) <= set(v)),
     Parameter(Selector.select, "allow_fewer", (False, True),
               lambda v: in_folder(lambda _: selector().select(["a"], allow_fewer=v).members),
               lambda v, seen: (seen == ("a",)) is v),
+    Parameter(Selector.select, "per_round", (None, 1, 5), lambda v: len(selector().select(per_round=v)),
+              lambda v, seen: seen == (v or 2)),
+    Parameter(Selector.chances, "available", (["a", "b", "c"], ["d", "e", "f"]),
+              lambda v: selector(policy="random").chances(v), lambda v, seen: seen == dict.fromkeys(v, 2 / 3)),
+    Parameter(Selector.chances, "allow_fewer", (False, True),
+              lambda v: in_folder(lambda _: selector(policy="random").chances(["a"], allow_fewer=v)),
+              lambda v, seen: (seen == {"a": 1.0}) is v),
+    Parameter(Selector.chances, "per_round", (None, 1, 5), lambda v: selector(policy="random").chances(per_round=v),
+              lambda v, seen: seen == dict.fromkeys("abcdef", (v or 2) / 6)),
+    Parameter(off_policy, "run", (0, 1), lambda v: in_folder(lambda f: judged(f, seed=v)),
+              lambda v, seen: (seen.played, seen.rounds) == ("random", 12)),
+    Parameter(off_policy, "policy", ("fastest", "random"), lambda v: in_folder(lambda f: judged(f, v)),
+              lambda v, seen: seen.policy == v and (v == "random") == (seen.largest_weight == 1.0)),
+    Parameter(off_policy, "first", (1, 5, 9), lambda v: in_folder(lambda f: judged(f, first=v)),
+              lambda v, seen: seen.rounds == 13 - v),
+    Parameter(read_runs, "path", (3, 5), lambda v: in_folder(lambda f: len(read_runs(logged(f / "run", rounds=v)))),
+              lambda v, seen: seen == v),
     Parameter(Selector.observe, "latencies", (0.1, 0.5, None),
               lambda v: observed(dict.fromkeys("abcdef", v)).cohort.rate.tolist(),
               lambda v, seen: seen == pytest.approx([0.0 if v is None else 1 / v] * 6)),
     Parameter(Selector.observe, "updates", (None, {"e": UPDATE, "b": -UPDATE}),
               lambda v: observed(dict.fromkeys("abcdef", 0.1), v).policy.told,
               lambda v, seen: seen == ({} if v is None else {4: UPDATE.tolist(), 1: (-UPDATE).tolist()})),
+    Parameter(Selector.observe, "provisional", ((), ["a"]),
+              lambda v: after_seconds([8.0, 4.0], provisional=v), lambda v, seen: seen == (4.0 if v else 6.0)),
+    Parameter(Selector.observe, "late", ((), ["a"]),
+              lambda v: observed(dict.fromkeys("abcdef"), late=v).cohort.timings.tolist(),
+              lambda v, seen: seen == [0 if v else 1, 1, 1, 1, 1, 1]),
     Parameter(Selector.expect, "latencies", ({}, {"a": 0.2}, [0.1, None, math.nan, 0.4, 0.5, 0.6]), expected,
               lambda v, seen: seen[0] == [] or seen[1:] == [v["a"] if isinstance(v, dict) else 0.1, 0, 0]),
+    Parameter(Selector.expect, "provisional", (False, True), lambda v: after_seconds([4.0], expected=v),
+              lambda v, seen: seen == (4.0 if v else 6.0)),
     Parameter(Selector.report, "releases", ({}, {"a": 7}), lambda v: reported(v),
               lambda v, seen: seen[0] == v.get("a", 0)),
     Parameter(Selector.report, "left", ({}, {"a": 0.5}, {"a": None, "b": 0.0}), lambda v: told(left=v),
@@ -439,6 +567,8 @@ PARAMETERS = (
               lambda v, seen: isinstance(seen, tuple) is (v is None)),
     Parameter(Selector.load, "phi", (None, phis[1]), lambda v: reopened(before="brute", was=phis[1], phi=v),
               lambda v, seen: isinstance(seen, tuple) is (v is not None)),
+    Parameter(Selector.load, "log", (None, "one", "two"), lambda v: in_folder(lambda f: log_files(f, v, loaded=True)),
+              lambda v, seen: seen == ({} if v is None else {v: 3})),
     Parameter(Selector.restore, "header", (3, 4), lambda v: restored(v, 3)[0], lambda v, seen: seen == v),
     Parameter(Selector.restore, "arrays", (3, 4), lambda v: restored(3, v)[1], lambda v, seen: sum(seen) == 2 * v),
     *(Parameter(solve, name, values, lambda v, s=solve, n=name, more=more: found(s, **more, **{n: v}))
@@ -582,6 +712,48 @@ PARAMETERS = (
               lambda v, seen: v is None or v.name in seen),
     Parameter(SqliteLedger.reserve, "dimension", (None, 7, 2410),
               lambda v: in_folder(lambda f: charged(f, dimension=v).dimension), lambda v, seen: seen == (v or 0)),
+    Parameter(Oort, "exploration", (0.1, 0.9), lambda v: peer(Oort(exploration=v), 6, 10)),
+    Parameter(Oort, "decay", (0.1, 0.99), lambda v: peer(Oort(decay=v), 6, 10)),
+    Parameter(Oort, "least_exploration", (0.0, 1.0), lambda v: peer(Oort(exploration=0.0, least_exploration=v), 4),
+              lambda v, seen: v == 0.0 or len({c for _, chosen in seen for c in chosen}) == 12),
+    Parameter(Oort, "percentile", (5.0, 100.0), lambda v: peer(Oort(percentile=v))),
+    Parameter(Oort, "pacer_step", (1, 20), lambda v: peer(Oort(pacer_step=v))),
+    Parameter(Oort, "pacer_delta", (5.0, 60.0), lambda v: peer(Oort(pacer_delta=v, pacer_step=2))),
+    Parameter(Oort, "penalty", (0.0, 4.0), lambda v: peer(Oort(penalty=v))),
+    Parameter(Oort, "cut_off", (0.0, 1.0), lambda v: peer(Oort(cut_off=v))),
+    Parameter(Oort, "clip", (0.0, 1.0), lambda v: peer(Oort(clip=v))),
+    *(Parameter(kind, "d", (3, 8, None), lambda v, kind=kind: peer(kind(d=v)),
+                lambda v, seen: {asked for asked, _ in seen} == {v or 6}) for kind in (PowD, CPowD)),
+    Parameter(RPowD, "d", (3, 6, 12), lambda v: peer(RPowD(d=v)), lambda v, seen: {asked for asked, _ in seen} == {0}),
+    Parameter(ActiveFL, "dropped", (0.0, 0.75), lambda v: peer(ActiveFL(dropped=v, uniform=0.0))),
+    Parameter(ActiveFL, "sharpness", (0.0, 5.0), lambda v: peer(ActiveFL(dropped=0.0, sharpness=v))),
+    Parameter(ActiveFL, "uniform", (0.0, 1.0), lambda v: peer(ActiveFL(uniform=v))),
+    Parameter(TiFL, "tiers", (1, 2, 4), lambda v: peer(TiFL(tiers=v), known=True),
+              lambda v, seen: len({chosen for _, chosen in seen if v == 4}) in (0, 4)),
+    Parameter(TiFL, "interval", (1, 20), lambda v: peer(TiFL(interval=v), known=True)),
+    Parameter(TiFL, "credits", (None, 5), lambda v: peer(TiFL(tiers=4, credits=v), 20, known=True),
+              lambda v, seen: v is None or {seen.count(one) for one in seen} == {5}),
+    Parameter(TiFL, "adaptive", (False, True), lambda v: (TiFL(adaptive=v).signals, peer(TiFL(adaptive=v), known=True)),
+              lambda v, seen: seen[0] == (("accuracy",) if v else ())),
+    Parameter(PauseAuto, "collision", (0.0, 1.0),
+              lambda v: Selector(np.ones(4), 2, PauseAuto(collision=v), clusters=np.array([0, 0, 1, 1]),
+                                 prior=[0.1, 0.1, 0.11, 0.12]).select().members,
+              lambda v, seen: (set(seen) == {0, 1}) == (v == 0.0)),
+    Parameter(CsUcb, "tau_max", (None, 0.3, 30.0), lambda v: peer(CsUcb(tau_max=v))),
+    Parameter(CsUcbQ, "tau_max", (None, 0.3, 30.0), lambda v: peer(CsUcbQ(tau_max=v))),
+    Parameter(CsUcbQ, "queue_weight", (0.0, 0.5, 1.0), lambda v: peer(CsUcbQ(queue_weight=v))),
+    Parameter(CsUcbQ, "guarantee", (0.0, 0.5, 1.0), lambda v: owed(CsUcbQ(guarantee=v)),
+              lambda v, seen: seen == pytest.approx([0.0, v / 4, v / 2])),
+    Parameter(RbcsF, "latency_weight", (0.0, 50.0), lambda v: peer(RbcsF(latency_weight=v))),
+    Parameter(RbcsF, "exploration", (0.0, 1.0), lambda v: peer(RbcsF(exploration=v))),
+    Parameter(RbcsF, "guarantee", (0.1, 0.5), lambda v: owed(RbcsF(guarantee=v)),
+              lambda v, seen: seen == pytest.approx([0.0, v, v])),
+    Parameter(RbcsF, "ridge", (0.01, 10.0), lambda v: peer(RbcsF(ridge=v, guarantee=0.1))),
+    Parameter(FedCS, "deadline", (None, 0.35, 0.85), lambda v: peer(FedCS(deadline=v), known=True),
+              lambda v, seen: v is None or all(len(c) == 1 or max(c) <= 10 * v - 1 for _, c in seen)),
+    Parameter(FedCS, "pool", (None, 1, 12), lambda v: peer(FedCS(deadline=9.0, pool=v), known=True),
+              lambda v, seen: {len(chosen) for _, chosen in seen} == {1 if v == 1 else 3}
+              and (v != 12 or {chosen for _, chosen in seen} == {(0, 1, 2)})),
     Parameter(LabelDiversity, "histograms", ({"a": [9, 0], "b": [0, 9]}, {"a": [9, 0], "b": [9, 0]}),
               lambda v: LabelDiversity(v)(["a", "b"]), lambda v, seen: seen == float(v["b"] == [0, 9])),
     Parameter(LabelDiversity, "weight", (1.0, 3.0), lambda v: LabelDiversity({"a": [9, 0], "b": [0, 9]}, v)(["a", "b"]),
@@ -629,6 +801,57 @@ PARAMETERS = (
     Parameter(Network, "congestion", (0.1, 0.2),
               lambda v: [s for s, _ in round_of(clusters=np.zeros(8, int), congestion=v)[0]],
               lambda v, seen: seen == pytest.approx([s + 7 * v for s, _ in round_of()[0]])),
+    Parameter(Network, "straggle", (0.0, 0.5), lambda v: round_of(straggle=v, deadline=5.0),
+              lambda v, seen: all(here == (stream(0, "straggle", n).random(8) >= v).tolist()
+                                  and (took == 5.0) is (not all(here)) for n, (took, here) in enumerate(seen[0], 1))),
+    Parameter(Network, "drift", (None, Drift(1, 1.0, 3.0)), lambda v: round_of(drift=v),
+              lambda v, seen: v is None or [s for s, _ in seen[0]] == [3.0 * s for s, _ in round_of()[0]]),
+    Parameter(Network, "jams", (None, Jams(1.0, 3.0, 1)), lambda v: round_of(jams=v, clusters=np.zeros(8, int)),
+              lambda v, seen: v is None or [s for s, _ in seen[0]] == [3.0 * s for s, _ in round_of()[0]]),
+    Parameter(Network, "late", (None, LateJoiners(1.0, 1)), lambda v: round_of(late=v)[1],
+              lambda v, seen: set(seen) == {v is None}),
+    Parameter(Drift, "start", (1, 3, 5), lambda v: slowed(Drift(v, 0.5, 9.0)),
+              lambda v, seen: [max(row) for row in seen] == [9.0 if n >= v else 1.0 for n in range(1, 6)]),
+    Parameter(Drift, "share", (0.1, 0.5, 1.0), lambda v: slowed(Drift(1, v, 9.0)),
+              lambda v, seen: [row.count(9.0) for row in seen] == [round(8 * v)] * 5),
+    Parameter(Drift, "factor", (2.0, 9.0), lambda v: slowed(Drift(1, 1.0, v)),
+              lambda v, seen: seen == [[v] * 8] * 5),
+    Parameter(Jams, "probability", (0.0, 0.3, 1.0), lambda v: jammed(Jams(v, 9.0, 1)),
+              lambda v, seen: seen == [np.where(stream(0, "jams", n).random(4) < v, 9.0, 1.0).repeat(2).tolist()
+                                       for n in range(1, 6)]),
+    Parameter(Jams, "factor", (2.0, 9.0), lambda v: jammed(Jams(1.0, v, 1)), lambda v, seen: seen == [[v] * 8] * 5),
+    Parameter(Jams, "rounds", (1, 2, 3), lambda v: jammed(Jams(0.2, 9.0, v)),
+              lambda v, seen: [row[::2] for row in seen] == [
+                  np.where(np.any([stream(0, "jams", n - age).random(4) < 0.2 for age in range(v)], axis=0), 9.0, 1.0)
+                  .tolist() for n in range(1, 6)]),
+    Parameter(LateJoiners, "share", (0.25, 0.5, 1.0), lambda v: LateJoiners(v, 3).delays(8, 0).tolist(),
+              lambda v, seen: sum(delay > 0 for delay in seen) == 8 * v),
+    Parameter(LateJoiners, "most", (1, 40), lambda v: LateJoiners(1.0, v).delays(8, 0).tolist(),
+              lambda v, seen: 1 <= min(seen) <= max(seen) <= v),
+    Parameter(Diurnal, "probability", (0.2, 0.5), lambda v: day(probability=v),
+              lambda v, seen: np.allclose(np.mean(seen, axis=0), v)),
+    Parameter(Diurnal, "swing", (0.0, 0.2, 0.5), lambda v: day(swing=v),
+              lambda v, seen: np.ptp(seen, axis=0)[0] == pytest.approx(2 * v)),
+    Parameter(Diurnal, "period", (2, 4, 8), lambda v: day(period=v),
+              lambda v, seen: all(np.allclose(seen[n], seen[n + v]) for n in range(16 - v))),
+    Parameter(Diurnal, "zones", (np.zeros(8), np.full(8, 0.25)), lambda v: day(zones=v),
+              lambda v, seen: np.allclose(seen[0], 0.5 + 0.2 * np.sin(2 * np.pi * v))),
+    Parameter(FlooredLognormal, "means", (np.full(3, 0.5), np.full(3, 2.0)),
+              lambda v: drawn(FlooredLognormal(v, 0.5, 1e-6)),
+              lambda v, seen: np.allclose(np.log(seen) + 0.125 - np.log(v),
+                                          0.5 * stream(0, "latency", 1).normal(size=3))),
+    Parameter(FlooredLognormal, "spread", (0.2, 0.7), lambda v: drawn(FlooredLognormal(np.full(3, 0.5), v, 1e-6)),
+              lambda v, seen: np.allclose(np.log(seen) + v**2 / 2 - np.log(0.5),
+                                          v * stream(0, "latency", 1).normal(size=3))),
+    Parameter(FlooredLognormal, "floor", (5.0, 6.0), lambda v: drawn(FlooredLognormal(np.full(3, 0.1), 0.1, v)),
+              lambda v, seen: seen == [v] * 3),
+    Parameter(device_latency, "clients", (4, 6), lambda v: len(phones(clients=v)), lambda v, seen: seen == v),
+    Parameter(device_latency, "median", (0.5, 2.0), lambda v: phones(median=v).means.tolist(),
+              lambda v, seen: np.median(seen) == pytest.approx(v)),
+    Parameter(device_latency, "spread", (0.2, 0.7), lambda v: phones(spread=v).spread, lambda v, seen: seen == v),
+    Parameter(device_latency, "floor", (0.05, 0.5), lambda v: drawn(phones(floor=v)), lambda v, seen: min(seen) >= v),
+    Parameter(device_latency, "rng", (0, 1), lambda v: phones(rng=stream(v, "devices")).means.tolist(),
+              lambda v, seen: np.ptp(seen * stream(v, "devices").choice(device_speeds(), 8)) < 1e-9),
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from pausefl.runs.build import build
 from pausefl.runs.config import Config, make_config
 from pausefl.runs.play import run
 from pausefl.selection import (
+    POLICIES,
     All,
     Annealer,
     Brute,
@@ -47,9 +48,12 @@ from pausefl.selection import (
     SaPause,
 )
 from pausefl.selector import Selector
+from pausefl.sim.availability import AvailabilityTrace, Bernoulli, Diurnal, OnOff
+from pausefl.sim.devices import device_latency
+from pausefl.sim.disturbances import Drift, Jams, LateJoiners
 from pausefl.sim.latency import FlooredNormal, LatencyModel, Quantile, Trace, two_groups
 from pausefl.sim.learner import RecordNoise
-from pausefl.sim.network import AvailabilityTrace, Bernoulli, Network, OnOff
+from pausefl.sim.network import Network
 from pausefl.system.state_file import read_state
 
 Settings = Mapping[str, Any]
@@ -129,6 +133,10 @@ def latency_of(s: Settings) -> LatencyModel:
         return Trace(np.loadtxt(s["network.trace"], delimiter=",", ndmin=2))
     if kind == "two-groups":
         return two_groups(clients, floor)
+    if kind == "devices":
+        return device_latency(
+            clients, median=s["network.mean"], spread=spread, floor=floor, rng=stream(s["run.seed"], "devices")
+        )
     return FlooredNormal(means, spread, floor) if kind == "normal" else Quantile(kind, means, spread, floor)
 
 
@@ -142,12 +150,24 @@ def network_of(s: Settings) -> Network:
         "always": lambda: None,
         "bernoulli": lambda: Bernoulli(s["network.probability"]),
         "on-off": lambda: OnOff(leave=s["network.leave"], back=s["network.back"]),
+        "diurnal": lambda: Diurnal(
+            probability=s["network.probability"],
+            swing=s["network.swing"],
+            period=s["network.period"],
+            zones=stream(s["run.seed"], "time zones").random(s["network.clients"]),
+        ),
         "trace": lambda: AvailabilityTrace(np.loadtxt(s["network.availability_trace"], delimiter=",", ndmin=2) > 0.5),
     }
     return Network(
         latency_of(s), seed=s["run.seed"], availability=presence[s["network.availability"]](),
         dropout=s["network.dropout"], deadline=s["network.deadline"], clusters=clusters_of(s),
-        congestion=s["network.congestion"],
+        congestion=s["network.congestion"], straggle=s["network.straggle"],
+        drift=s["network.drift_at"] and Drift(
+            start=s["network.drift_at"], share=s["network.drift_share"], factor=s["network.drift_factor"]
+        ),
+        jams=Jams(probability=s["network.jams"], factor=s["network.jam_factor"], rounds=s["network.jam_rounds"])
+        if s["network.jams"] else None,
+        late=LateJoiners(share=s["network.late"], most=s["network.late_by"]) if s["network.late"] else None,
     )  # fmt: skip
 
 
@@ -173,6 +193,27 @@ class EveryNth(Policy):
         return [(self.step * k) % len(candidates) for k in range(candidates.m)]
 
 
+class Listening(Policy):
+    """All clients, whose losses it hears."""
+
+    name, size, needs = "listening", "all", frozenset({"loss"})
+
+    def pick(self, candidates: Candidates) -> list[int]:
+        return list(range(len(candidates)))
+
+
+class Asking(Policy):
+    """The first clients; the last three are asked for their losses."""
+
+    name, needs = "asking", frozenset({"loss"})
+
+    def ask(self, candidates: Candidates) -> list[int]:
+        return list(range(len(candidates)))[-3:]
+
+    def pick(self, candidates: Candidates) -> list[int]:
+        return list(range(candidates.m))
+
+
 def policy_of(s: Settings) -> Policy:
     reach = s["selection.alpha"] * (2 + s["selection.rho"] * (s["selection.per_round"] - 1)) + s["selection.gamma"]
     steps, kappa, options = s["selection.steps"], s["selection.kappa"], s["selection.options"]
@@ -185,14 +226,15 @@ def policy_of(s: Settings) -> Policy:
         f"{__name__}:EveryNth": lambda: EveryNth(**options),
         "fastest": lambda: Fastest(latency_of(s).expected()),
     }  # fmt: skip
-    return policies[s["selection.policy"]]()
+    name = s["selection.policy"]
+    return policies[name]() if name in policies else POLICIES[name](**options)
 
 
 def selector_of(s: Settings, sizes: Any) -> Selector:
     return Selector(
         sizes, s["selection.per_round"], policy_of(s), alpha=s["selection.alpha"], beta=s["selection.beta"],
         gamma=s["selection.gamma"], zeta=s["selection.zeta"], schedule=schedule_of(s), tau_min=s["network.tau_min"],
-        clusters=clusters_of(s), rho=s["selection.rho"], seed=s["run.seed"],
+        clusters=clusters_of(s), rho=s["selection.rho"], memory=s["selection.memory"], seed=s["run.seed"],
     )  # fmt: skip
 
 
@@ -321,6 +363,111 @@ def retrained(s: Settings, seen: list[Any]) -> bool:
     return True
 
 
+def heard(config: Config) -> list[Any]:
+    """The model that each round starts from, what clients have told of their loss by its end, and its record."""
+    simulation, found = build(config), []
+    try:
+        for _ in range(config.run.rounds):
+            model = simulation.model
+            record = simulation.step()
+            found.append((model, simulation.selector.cohort.column("loss").copy(), record))
+        return found
+    finally:
+        simulation.close()
+
+
+def retold(s: Settings, seen: list[Any]) -> bool:
+    """Everybody tells its loss: clipped, noised with its own name, and charged together with the updates."""
+    data, shared = data_of(s), s["signals.kind"] != "bare"
+    tellings = s["signals.releases"] or min(20, s["privacy.releases"])
+    part = s["signals.share"] if shared else 0.0
+    budget, bound, threshold = s["privacy.budget"], s["signals.bound"], s["signals.threshold"]
+    last = np.full(s["network.clients"], np.nan)
+    for number, (model, told, record) in enumerate(seen, start=1):
+        left = number <= tellings or not shared
+        assert record["signals"] == ([0, 1, 2] if left else [])
+        spent = number * (1.0 - part) / s["privacy.releases"] + min(number, tellings) * part / tellings
+        assert record["max_leakage"] == pytest.approx(budget * spent)
+        for client in range(s["network.clients"]) if left else ():
+            pixels, labels = data.train_images[data.parts[client]].flatten(1), data.train_labels[data.parts[client]]
+            weights, bias = np.split(model, [640])
+            logits = pixels @ torch.from_numpy(weights.reshape(10, 64)).T + torch.from_numpy(bias)
+            losses = nn.functional.cross_entropy(logits, labels, reduction="none").clamp(0.0, bound)
+            loss, rng = float(losses.mean()), stream(s["run.seed"], "signal", number, client)
+            epsilon = budget * part / tellings
+            if s["signals.kind"] == "noised":
+                size = bound / (len(labels) if s["privacy.unit"] == "record" else 1)
+                noised = np.array([loss])
+                SimulatedNoise(rng).laplace(noised, size, epsilon, coordinates=1)
+                loss = float(np.clip(noised[0], 0.0, bound))
+            elif s["signals.kind"] == "bit":
+                wrong = 1.0 / (1.0 + np.exp(epsilon))
+                high = bool(loss > threshold) != bool(rng.integers(2**62) / 2**62 < wrong)
+                halves = (threshold / 2.0, (threshold + bound) / 2.0)
+                loss = (1.0 - wrong) * halves[high] + wrong * halves[not high]
+            last[client] = loss
+        assert np.allclose(told, last, atol=1e-4)
+    return True
+
+
+def asked_first(s: Settings, seen: list[dict[str, Any]]) -> bool:
+    """Being asked takes a share of the time that training would take."""
+    network, clients, clock = network_of(s), s["network.clients"], 0.0
+    for number, record in enumerate(seen, start=1):
+        assert record["signals"] == list(range(clients - 3, clients)) and record["members"] == [0, 1, 2]
+        asking = s["signals.seconds_share"] * network.play(np.arange(clients - 3, clients), number).latency.max()
+        clock += asking + network.play(np.arange(3), number).seconds
+        assert record["asking"] == asking and record["seconds"] == pytest.approx(clock)
+    return True
+
+
+def closed_early(s: Settings, seen: list[dict[str, Any]]) -> bool:
+    """Some more are asked; the round ends at an answer or at the deadline; who is out is timed when it is back."""
+    clients, network, selector = s["network.clients"], network_of(s), selector_of(s, np.ones(s["network.clients"]))
+    clock, out, known, quantile = 0.0, dict[int, tuple[float, float]](), list[float](), s["server.deadline_quantile"]
+
+    def come_back() -> None:
+        for client in [k for k, (arrival, _) in out.items() if arrival <= clock]:
+            latency = out.pop(client)[1]
+            selector.expect({client: latency})
+            known.append(latency)
+
+    for number, record in enumerate(seen, start=1):
+        come_back()
+        there = np.array([k not in out for k in range(clients)])
+        asked = int(np.ceil(s["server.over_select"] * s["selection.per_round"]))
+        members = selector.select(there, allow_fewer=True, per_round=asked).members
+        latency = dict(zip(members, network.play(np.array(members), number).latency.tolist(), strict=True))
+        awaited = s["server.close_after"] or (s["selection.per_round"] if asked > s["selection.per_round"] else asked)
+        took = sorted(latency.values())[min(awaited, len(members)) - 1]
+        if quantile is not None and len(known) >= 5:
+            recent = sorted(known[-500:])
+            limit = s["server.deadline_slack"] * recent[int(np.ceil(quantile * len(recent))) - 1]
+            took = min(took, max(limit, min(latency.values())))
+        late, start = [k for k in members if latency[k] > took], clock
+        clock += took
+        come_back()
+        out |= {k: (start + latency[k], latency[k]) for k in late}
+        known += [latency[k] for k in members if k not in late]
+        selector.observe({k: None if k in late else latency[k] for k in members}, late=late)
+        assert (record["members"], record["arrived"]) == (list(members), len(members) - len(late))
+        assert record["latency"] == pytest.approx(took) and record["seconds"] == pytest.approx(clock)
+        assert record.get("wasted", 0) == len(late)
+    return any("wasted" in record for record in seen) == (awaited < asked or quantile is not None)
+
+
+def late_ones(config: Config) -> list[Any]:
+    """In each round, how many late updates came into use, how many were lost, and the model."""
+    simulation, found = build(config), []
+    try:
+        for _ in range(config.run.rounds):
+            record = simulation.step()
+            found.append((record.get("late", 0), record.get("wasted", 0), simulation.model))
+        return found
+    finally:
+        simulation.close()
+
+
 def scores(config: Config) -> list[Any]:
     """The global model after each round, and what was scored."""
     simulation = build(config)
@@ -403,6 +550,11 @@ CHOSEN = TRAINING | {"network.clients": 8, "data.partition": "sizes", "run.round
 ANNEALED = {"selection.policy": "sa-pause", "selection.steps": 30, "selection.alpha": 1.0, "run.rounds": 30}
 EVERYBODY = {"selection.policy": "all"}
 GROUPS = {"network.clusters": 3}
+DAYS = {"network.availability": "diurnal", "network.probability": 0.5}
+TOLD = PRIVATE | {
+    "selection.policy": f"{__name__}:Listening", "learning.model": "softmax", "learning.lr": 0.1, "run.rounds": 3,
+    "privacy.schedule": "fixed-horizon", "privacy.releases": 5, "privacy.budget": 200.0, "data.partition": "sizes",
+}  # fmt: skip
 QUICK, SLOW = [[0.1] * 8, [0.2] * 8], [[0.6, *[0.3] * 7]]
 HALF, OTHERS = [[1, 0] * 4], [[0, 1] * 4]
 
@@ -415,28 +567,47 @@ KEYS = (
     Key("data.concentration", (0.5, 3.0), models, retrained, TRAINING | {"data.partition": "labels"}),
     Key("data.dominant", (0.0, 0.9), models, retrained, TRAINING | {"data.partition": "sizes"}),
     Key("network.clients", (4, 8), records, replayed, EVERYBODY),
-    Key("network.latency", ("two-groups", "normal", "lognormal", "exponential", "pareto"), records, replayed),
+    Key("network.latency", ("two-groups", "normal", "lognormal", "exponential", "pareto", "devices"), records,
+        replayed),
     Key("network.latency", ("trace", "pareto"), records, replayed, {"network.trace": Table(QUICK)}),
     Key("network.tau_min", (0.02, 0.09), records, replayed, {"network.latency": "exponential"}),
     Key("network.mean", (0.3, 0.6), records, replayed, {"network.latency": "exponential"}),
+    Key("network.mean", (0.3, 0.6), records, replayed, {"network.latency": "devices"}),
+    Key("network.tau_min", (0.02, 0.3), records, replayed, {"network.latency": "devices"}),
     Key("network.slowest", (None, 2.0), records, replayed, {"network.latency": "pareto"}),
     Key("network.spread", (0.2, 0.7), records, replayed, {"network.latency": "lognormal"}),
     Key("network.spread", (0.2, 0.7), records, replayed, {"network.latency": "normal"}),
+    Key("network.spread", (0.2, 0.7), records, replayed, {"network.latency": "devices"}),
     Key("network.trace", (Table(QUICK), Table(SLOW)), records, replayed, {"network.latency": "trace"}),
-    Key("network.availability", ("always", "bernoulli", "on-off"), records, replayed, EVERYBODY),
+    Key("network.availability", ("always", "bernoulli", "on-off", "diurnal"), records, replayed, EVERYBODY),
     Key("network.probability", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "bernoulli"}),
+    Key("network.probability", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "diurnal"}),
+    Key("network.swing", (0.0, 0.2, 0.5), records, replayed, EVERYBODY | DAYS),
+    Key("network.period", (2, 6, 24), records, replayed, EVERYBODY | DAYS),
     Key("network.leave", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "on-off"}),
     Key("network.back", (0.2, 0.8), records, replayed, EVERYBODY | {"network.availability": "on-off"}),
     Key("network.availability_trace", (Table(HALF), Table(OTHERS)), records, replayed,
         EVERYBODY | {"network.availability": "trace"}),
     Key("network.dropout", (0.0, 0.5), records, replayed, EVERYBODY),
+    Key("network.late", (0.0, 0.3, 0.6), records, replayed, EVERYBODY),
+    Key("network.late_by", (2, 9), records, replayed, EVERYBODY | {"network.late": 0.5}),
+    Key("network.straggle", (0.0, 0.1, 0.6), records, replayed, EVERYBODY | {"network.deadline": 2.0}),
     Key("network.deadline", (None, 0.5), records, replayed, EVERYBODY),
     Key("network.clusters", (2, 5), records, replayed, EVERYBODY | {"network.congestion": 0.1}),
     Key("network.congestion", (0.1, 0.2), records, replayed, EVERYBODY | GROUPS),
+    Key("network.jams", (0.0, 0.1, 0.5), records, replayed, EVERYBODY | GROUPS),
+    Key("network.jam_factor", (2.0, 5.0), records, replayed, EVERYBODY | GROUPS | {"network.jams": 0.1}),
+    Key("network.jam_rounds", (1, 4), records, replayed, EVERYBODY | GROUPS | {"network.jams": 0.1}),
+    Key("network.drift_at", (None, 1, 5), records, replayed),
+    Key("network.drift_share", (0.2, 0.6), records, replayed, {"network.drift_at": 5}),
+    Key("network.drift_factor", (2.0, 30.0), records, replayed, {"network.drift_at": 5}),
     Key("network.rehearsal", (False, True), records, replayed, {"network.dropout": 0.2, "selection.zeta": 9.0}),
     Key("selection.policy", ("pause", "sa-pause", "random", "fastest", "all", "clustered", "clustered-similarity"),
         records, replayed, {"selection.steps": 5}),
     Key("selection.policy", ("brute", "random"), records, replayed),
+    Key("selection.policy", ("cs-ucb", "cs-ucb-q", "rbcs-f", "bsfl", "fedcs"), records, replayed, {"run.rounds": 20}),
+    Key("selection.policy", ("refl", "random"), records, replayed,
+        {"run.rounds": 20, "network.availability": "bernoulli", "network.probability": 0.6}),
     Key("selection.policy", ("sa-pause", "sa-pause-as-published"), records, replayed, ANNEALED),
     Key("selection.policy", ("sa-pause", "sa-pause-as-published"), records, replayed,
         ANNEALED | GROUPS | {"selection.rho": 0.5}),
@@ -447,6 +618,8 @@ KEYS = (
     Key("selection.gamma", (0.0, 50.0), records, replayed),
     Key("selection.zeta", (0.5, 2.0), records, replayed),
     Key("selection.rho", (0.0, 0.5), records, replayed, GROUPS),
+    Key("selection.memory", (None, 2, 5), records, replayed,
+        {"selection.alpha": 0.0, "selection.zeta": 50.0, "run.rounds": 30}),
     Key("selection.steps", (1, 40), records, replayed, ANNEALED),
     Key("selection.kappa", (0.01, 3000.0), records, replayed, ANNEALED),
     Key("selection.kappa", (0.01, 3000.0), records, replayed,
@@ -488,6 +661,15 @@ KEYS = (
     Key("privacy.batch_norm", ("keep-local", "refuse"), refusal,
         lambda s, said: ("batch norms" in said) is (s["privacy.batch_norm"] == "refuse"),
         PRIVATE | {"learning.model": f"{__name__}:with_batch_norm"}),
+    Key("signals.kind", ("bit", "noised", "bare"), heard, retold, TOLD),
+    Key("signals.share", (0.1, 0.4), heard, retold, TOLD),
+    Key("signals.share", (0.1, 0.4), heard, retold, TOLD | {"signals.kind": "noised"}),
+    Key("signals.releases", (None, 1, 2), heard, retold, TOLD),
+    Key("signals.bound", (2.0, 6.0), heard, retold, TOLD),
+    Key("signals.bound", (2.0, 6.0), heard, retold, TOLD | {"signals.kind": "bare"}),
+    Key("signals.threshold", (0.5, 2.0), heard, retold, TOLD),
+    Key("signals.seconds_share", (0.0, 0.5), records, asked_first,
+        {"selection.policy": f"{__name__}:Asking", "signals.releases": 30}),
     Key("learning.model", ("mlp", f"{__name__}:with_batch_norm"), models, retrained,
         CHOSEN | {"selection.policy": "all", "run.rounds": 2}),  # more of them train than per_round says
     Key("learning.enabled", (False, True), records,
@@ -510,8 +692,18 @@ KEYS = (
     Key("server.average", (0.0, 0.5, 0.9), scores, averaged, TRAINING | {"run.rounds": 24, "learning.max_steps": 1}),
     Key("server.average", (0.5, 0.9), models, retrained,
         PRIVATE | {"server.aggregation": "matched", "privacy.decay": 1.0, "run.rounds": 8}),
+    Key("server.over_select", (1.0, 1.3, 2.0), records, closed_early, {"selection.policy": "random"}),
+    Key("server.close_after", (None, 1, 2), records, closed_early),
+    Key("server.deadline_quantile", (None, 0.2, 0.5), records, closed_early, {"run.rounds": 20}),
+    Key("server.deadline_slack", (1.0, 1.5), records, closed_early,
+        {"run.rounds": 20, "server.deadline_quantile": 0.3}),
+    Key("server.late", ("waste", "use"), late_ones,
+        lambda s, seen: (any(late for late, _, _ in seen), any(lost for _, lost, _ in seen))
+        == (s["server.late"] == "use", s["server.late"] == "waste"),
+        NOISIER | {"server.close_after": 2}),
     Key("run.rounds", (3, 5), records, replayed),
     Key("run.seed", (0, 1), records, replayed, {"selection.policy": "random", "network.clusters": 3}),
+    Key("run.seed", (0, 1), records, replayed, {"network.latency": "devices", **DAYS}),
     Key("run.seed", (0, 1), models, retrained, PRIVATE | {"data.partition": "sizes"}),
     Key("run.evaluate_every", (1, 2), records,
         lambda s, seen: [r["round"] for r in seen if "accuracy" in r]

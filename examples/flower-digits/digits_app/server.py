@@ -33,7 +33,8 @@ def main(grid: Grid, context: Context) -> None:
         print(f"{plan.releases} releases of each client, {plan.rounds} rounds: a model {plan.verdict} so")
         rounds, step = plan.rounds, plan.step
     examples: dict[int | str, float] = {f"client-{n}": len(client_data(n, clients)[0]) for n in range(clients)}
-    options: dict[str, Any] = {key: config[key] for key in ("latency", "names", "fewer", "wait", "rehearse")}
+    options: dict[str, Any] = {key: config[key] for key in ("latency", "names", "fewer", "wait", "rehearse", "late")}
+    options |= {"over_select": config["over-select"], "deadline": config["deadline"] or None}
     options |= {"checkpoint": config["checkpoint"] or None, "step": step, "average": 0.9}
     if options["latency"] == "virtual":
         options["latency"] = FlooredNormal(np.linspace(0.1, 1.0, clients), std=0.05, floor=0.05)

@@ -20,6 +20,7 @@ app = typer.Typer(
     help="Low-latency, privacy-aware client selection for federated learning.",
     epilog="Exit codes: 0 done, 1 an audit refuted the claim, 2 refused (one line says why), 130 and 143 interrupted.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -85,11 +86,13 @@ def main(arguments: list[str] | None = None) -> None:
             _complain(f"'pausefl {old}' is now '{MOVED[old]}'; use that")
         elif isinstance(error, click.NoSuchOption) and (why := _gone(error)):
             _complain(f"{error.option_name} is gone: {why}")
+        elif old == "tune" and error.format_message().startswith("Got unexpected extra argument"):
+            _complain("'pausefl tune STUDY KEY VALUES' is now 'pausefl tune STUDY --vary KEY=VALUES'; use that")
         elif type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:
-            # Both click and typer add the nearest command.
-            _complain(re.sub(r"( Did you mean [^?]*\?)\1", r"\1", error.format_message()))
+            # Both click and typer add the nearest command, each in its own words: the first is enough.
+            _complain(re.sub(r"( \(?Did you mean [^?]*\?\)?).*", r"\1", error.format_message()))
         code = 2
     except PauseError as error:
         _complain(str(error))
@@ -104,4 +107,20 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-from pausefl.cli import audit, compare, data, demo, ledger, node, owner, paper, plan, report, run, study, tune  # noqa: E402, F401 - each registers its command
+from pausefl.cli import (  # noqa: E402, F401 - each registers its command
+    audit,
+    compare,
+    data,
+    demo,
+    ledger,
+    node,
+    off_policy,
+    owner,
+    paper,
+    plan,
+    report,
+    run,
+    study,
+    tune,
+    watch,
+)

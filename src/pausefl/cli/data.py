@@ -9,7 +9,7 @@ import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import TRAINING, AsJson, DataDir, complete_data
-from pausefl.errors import InvalidValueError
+from pausefl.errors import InvalidValueError, did_you_mean
 
 data = typer.Typer(help="Fetch and list data sets.", no_args_is_help=True)
 app.add_typer(data, name="data", rich_help_panel=TRAINING)
@@ -28,9 +28,9 @@ def fetch(
     from pausefl.learn.download import fetch_dataset
 
     if name not in DATASETS[1:]:
-        raise InvalidValueError(
-            f"data set is {name!r}, but must be one of {', '.join(DATASETS[1:])} (digits needs no fetching)"
-        )
+        known, otherwise = ", ".join(DATASETS[1:]), "choose one of them (digits needs no fetching)"
+        hint = did_you_mean(name, DATASETS[1:], otherwise)
+        raise InvalidValueError(f"data set is {name!r}, but must be one of {known}; {hint}")
     path = fetch_dataset(name, data_dir or default_data_dir(), lambda line: typer.echo(line, err=True))
     typer.echo(f"wrote {path}")
 

@@ -190,7 +190,23 @@ def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
 def _open(path: Path) -> SqliteLedger:
     from pausefl.privacy import SqliteLedger
 
+    if path.suffix == ".toml" and path.is_file():
+        raise ConfigError(f"{path} is no ledger, but {_kind_of_file(path)}")
     return SqliteLedger(path)
+
+
+def _kind_of_file(path: Path) -> str:
+    """Say what a TOML file is, and what to name instead."""
+    from pausefl.system.toml_sections import read_toml
+
+    found = read_toml(path)
+    if "ledger" in found:
+        return f"an owner's file; its ledger is {path.parent / str(found['ledger'])}"
+    if "study" in found:
+        return "a study; a ledger is the database that the owner's file names as ledger, such as ledger.db"
+    if "app" in found:
+        return "a list of reviewed apps; a ledger is the database that the owner's file names as ledger"
+    return "a configuration in TOML; a ledger is the database that the owner's file names as ledger, such as ledger.db"
 
 
 def _lines(one: Statement) -> list[str]:

@@ -109,9 +109,11 @@ def start(
     from pausefl.flower.node.box import Box, code_folders
     from pausefl.flower.node.guard import QUICK, Guard, time_limit_within
     from pausefl.flower.node.reviewed_apps import ReviewedApps
-    from pausefl.flower.node.start import NOT_PROTECTED, check
+    from pausefl.flower.node.shared_limits import shared_limits
+    from pausefl.flower.node.start import NOT_PROTECTED, check, start_warnings
     from pausefl.flower.node.start import start as run
     from pausefl.owner.owner_check import check_owner
+    from pausefl.owner.owner_file import read_owner
 
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
@@ -123,7 +125,8 @@ def start(
     guard = check(guard, supernode or ())
     terms = check_owner(guard.owner)
     typer.echo(f"second note: {terms.second_note}")
-    for warning in terms.warnings:
+    typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {read_owner(guard.owner).ledger_id}")
+    for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard)):
         typer.echo(f"WARNING: {warning}", err=True)
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import click
 import typer
@@ -18,7 +18,9 @@ _ORDER = (
     "run",
     "study",
     "compare",
+    "off-policy",
     "report",
+    "watch",
     "tune",
     "data",
     "plan",
@@ -40,6 +42,14 @@ Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key, e.g. run.rounds=50; may be repeated."),
 ]
+Ray: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Play the runs on a Ray cluster: HOST:PORT, auto, or local. --jobs is not used.",
+    ),
+]
 References: TypeAlias = Annotated[
     list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
 ]
@@ -49,6 +59,22 @@ Scale: TypeAlias = Annotated[
         click_type=click.Choice(["full", "half", "smoke"]), help="Half is an evening on two cores, smoke some seconds."
     ),
 ]
+
+
+class Percent(click.FloatRange):
+    """An accuracy in percent; a share such as 0.8 is refused, because it would be taken for 0.8 %."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 100, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or refuse it in one line."""
+        number = super().convert(value, param, ctx)
+        if number <= 1.0:
+            self.fail(
+                f"{number:g} is no accuracy in percent; write {100 * number:g} for {100 * number:g} %.", param, ctx
+            )
+        return number
 
 
 def complete_study(incomplete: str) -> list[str]:

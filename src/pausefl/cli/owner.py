@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import date
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +15,7 @@ import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson, left_text
+from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
     from pausefl.owner.owner_check import Check
@@ -27,7 +29,13 @@ app.add_typer(commands, rich_help_panel=PRIVACY)
 @commands.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where owner.toml and ledger.db are made; on a local disk.")],
-    name: Annotated[str, typer.Option(help="How the server knows this data, for life.")],
+    name: Annotated[
+        str | None,
+        typer.Option(help="How the server knows this data, for life; in a simulation 'client-{partition-id}'."),
+    ] = None,
+    simulation: Annotated[
+        bool, typer.Option("--simulation", help="One file for all clients of a simulation; it protects nothing.")
+    ] = False,
     records: Annotated[
         int | None, typer.Option(min=1, help="How many records there are at most; then each of them is protected.")
     ] = None,
@@ -55,13 +63,24 @@ def init(
         float | None, typer.Option(help="How likely the promise about a record may fail, for life; left out, 1e-6.")
     ] = None,
 ) -> None:
-    """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten."""
-    from pausefl.owner.owner_init import FILE, LEDGER, init_owner
+    """Make the owner's file and the one ledger of this data.  Do it once: nothing is overwritten.
 
+    With --simulation it makes the one file that all clients of a simulation share.
+    """
+    from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
+
+    terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records, budget=budget,
+                    releases=releases, clip=clip, delta=delta)  # fmt: skip
+    if simulation:
+        made_for = terms(folder, name or SIMULATED_NAME)
+        file = quote(str(folder.absolute() / FILE))
+        typer.echo(f"made {file} for the simulated clients {made_for.name!r}: it protects nothing")
+        typer.echo(f'in the client app: app = ClientApp(mods=[PrivateUpdate(owner="{folder.absolute() / FILE}")])')
+        return
+    if name is None:
+        raise ConfigError("name is missing, but is how the server knows this data, for life; pass --name")
     done = "took up" if (folder / LEDGER).exists() else "made"
-    owner = init_owner(
-        folder, name, unit=unit, records=records, budget=budget, releases=releases, clip=clip, delta=delta
-    )  # fmt: skip
+    owner = terms(folder, name)
     made = (folder, folder / FILE, folder / LEDGER, f"{name}-{date.today().isoformat()}.db")
     where, file, ledger, copy = (quote(str(path)) for path in made)
     typer.echo(f"made {file}: read it, change it if you must, then run: pausefl owner check {file}")

@@ -17,6 +17,8 @@ app.add_typer(paper, name="paper", rich_help_panel=PAPER)
 
 Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder per study, such as results/.")]
 
+Out: TypeAlias = Annotated[Path | None, typer.Option(help="Write the page here instead of printing it.")]
+
 
 @paper.command()
 def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Where the copies go.")]) -> None:
@@ -29,11 +31,7 @@ def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Where the cop
 
 
 @paper.command()
-def claims(
-    folder: Results,
-    out: Annotated[Path | None, typer.Option(help="Write the page here instead of printing it.")] = None,
-    as_json: AsJson = False,
-) -> None:
+def claims(folder: Results, out: Out = None, as_json: AsJson = False) -> None:
     """Judge each claim of the paper by the runs in a folder, and write the page."""
     from pausefl.studies.claims.page import claims_page, judged
     from pausefl.studies.evidence import gather
@@ -46,12 +44,24 @@ def claims(
         ]
         typer.echo(json.dumps(rows, indent=1))
         return
-    page = claims_page(evidence, f"pausefl paper claims {folder}" + (f" --out {out}" if out else ""))
-    if out is None:
-        typer.echo(page)
-    else:
-        out.write_text(page, encoding="utf-8")
-        typer.echo(f"wrote {out}")
+    _write(claims_page(evidence, _made_with("claims", folder, out)), out)
+
+
+@paper.command()
+def field(
+    folder: Annotated[Path, typer.Argument(help="The folder of the study 'field', such as results/field.")],
+    out: Out = None,
+) -> None:
+    """Compare all policies by the rows of the study 'field', and write the page."""
+    from pausefl.errors import ConfigError
+    from pausefl.studies.field_page import field_page
+    from pausefl.studies.measured.field import FieldStudy
+    from pausefl.studies.measured.study import FILE, read_rows
+
+    found = read_rows(folder / FILE)
+    if found.kind is not FieldStudy:
+        raise ConfigError(f"{folder} has rows of {found.kind.kind!r}, but must have those of 'field'; name its folder")
+    _write(field_page(found.rows, _made_with("field", folder, out)), out)
 
 
 @paper.command()
@@ -63,3 +73,15 @@ def results(
     from pausefl.studies.results_page import write_results
 
     typer.echo(f"wrote {write_results(folder, out, f'pausefl paper results {folder} --out {out}')}")
+
+
+def _made_with(command: str, folder: Path, out: Path | None) -> str:
+    return f"pausefl paper {command} {folder}" + (f" --out {out}" if out else "")
+
+
+def _write(page: str, out: Path | None) -> None:
+    if out is None:
+        typer.echo(page)
+    else:
+        out.write_text(page, encoding="utf-8")
+        typer.echo(f"wrote {out}")

@@ -31,18 +31,25 @@ def use_own_modules(file: Path, configs: Iterable[Config]) -> None:
         sys.path += [str(file.resolve().parent), str(Path.cwd())]
 
 
-def play_all(tasks: Sequence[Task], names: Sequence[str], out: Path, data_dir: Path | None, jobs: int) -> list[RunData]:
+def play_all(
+    tasks: Sequence[Task], names: Sequence[str], out: Path, data_dir: Path | None, jobs: int, ray: str | None = None
+) -> list[RunData]:
     """Run all tasks, each with a bar of its name where somebody watches; return the runs."""
-    from pausefl.runs.parallel import run_many
+    from pausefl.runs.parallel import Players, ThisMachine, run_many
 
     console = Console(stderr=True)
+    players: Players = ThisMachine(jobs)
+    if ray is not None:
+        from pausefl.runs.ray_cluster import RayCluster
+
+        players = RayCluster(ray, say=lambda line: console.print(f"pausefl: {line}", soft_wrap=True, markup=False))
     with _bars(console) as bars:
         lines = [
             bars.add_task(name, total=task.config.run.rounds, note="") for name, task in zip(names, tasks, strict=True)
         ]
         progress = (lambda i, record: _show(bars, lines[i], record)) if console.is_terminal else None
         try:
-            return run_many(tasks, data_dir=data_dir, jobs=jobs, progress=progress)
+            return run_many(tasks, data_dir=data_dir, players=players, progress=progress)
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command goes on from the last checkpoints in {out}", soft_wrap=True)
             raise

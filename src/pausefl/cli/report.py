@@ -4,45 +4,120 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+import click
 import typer
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, Folders, References
-from pausefl.errors import require
+from pausefl.cli.options import TRAINING, References
+from pausefl.errors import ConfigError, require
 
 if TYPE_CHECKING:
+    from pausefl.report.print_figure import PrintSize
     from pausefl.report.report_files import Report
+
+Format = Literal["html", "pdf", "svg", "png"]
+_FORMATS: tuple[str, ...] = get_args(Format)
 
 
 @app.command(rich_help_panel=TRAINING)
 def report(
-    folders: Folders,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs, of seeds, or of whole studies; or the checkpoint of one Flower server."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write, .html, .pdf, .svg or .png: report.html if left out.")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     reference: References = None,
     images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this chart, such as accuracy-seconds; may be repeated.")
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            click_type=click.Choice(_FORMATS),
+            help="A page (html), or a figure for a paper for each --only, in a file of its name.",
+        ),
+    ] = None,
+    width: Annotated[str | None, typer.Option(help="Width of a figure, e.g. 3.5in or 89mm: 3.5in by default.")] = None,
+    font_size: Annotated[float | None, typer.Option(help="Type size of a figure in points: 8 by default.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="What to call a policy; may be repeated.")
+    ] = None,
 ) -> None:
-    """Write one self-contained HTML file with charts and tables of these runs."""
+    """Write one self-contained HTML file with charts and tables of these runs, or figures for a paper."""
+    from pausefl.report.print_figure import PrintSize, write_figure, write_figures
     from pausefl.report.report_files import write_images, write_page
 
-    found = _read(folders, title, reference or ())
-    typer.echo(f"wrote {write_page(found, out)}")
+    paths = _paths(out, form, only or ())
+    size = _print_size(width, font_size)
+    if size is not None and paths[0].suffix == ".html" and images is None:
+        given = "--width" if width is not None else "--font-size"
+        raise ConfigError(f"{given} has no effect on a page; name a figure with --only and --format pdf, svg or png")
+    found = _read(folders, title, reference or (), label or ())
+    found = found.only(only) if only else found
+    if paths[0].suffix == ".html":
+        typer.echo(f"wrote {write_page(found, paths[0])}")
+    else:
+        for name, path in zip(only or (), paths, strict=True):
+            typer.echo(f"wrote {write_figure(found.figures()[name], path, size or PrintSize())}")
     if images is not None:
-        typer.echo(f"wrote {len(write_images(found, images))} pictures to {images}")
+        drawn = write_images(found, images) if size is None else write_figures(found, images, size)
+        typer.echo(f"wrote {len(drawn)} pictures to {images}")
 
 
-def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]) -> Report:
+def _paths(out: Path | None, form: Format | None, only: Sequence[str]) -> list[Path]:
+    """Return the files to write: one page, or a figure for each chart; what contradicts itself is refused."""
+    if out is not None and out.suffix.removeprefix(".") not in _FORMATS:
+        raise ConfigError(f"--out is {out.name!r}, but must end in .html, .pdf, .svg or .png; name it so")
+    if out is not None and form is not None and out.suffix != f".{form}":
+        raise ConfigError(f"--format is {form!r}, but --out is {out.name!r}; leave one of them out")
+    form = form or ("html" if out is None else out.suffix.removeprefix("."))  # type: ignore[assignment]
+    if form == "html":
+        return [out or Path("report.html")]
+    if not only:
+        raise ConfigError(f"a {form} file holds one chart; name it, for example --only accuracy-seconds")
+    if out is not None and len(only) > 1:
+        raise ConfigError(
+            f"--out is one file, but --only names {len(only)} charts; use --format {form} instead of --out"
+        )
+    return [out] if out is not None else [Path(f"{name}.{form}") for name in only]
+
+
+def _print_size(width: str | None, font_size: float | None) -> PrintSize | None:
+    """Return the size that was asked for; None if none was."""
+    from pausefl.report.print_figure import PrintSize, points
+
+    if width is None and font_size is None:
+        return None
+    usual = PrintSize()
+    type_size = usual.font_size if font_size is None else font_size
+    return PrintSize(usual.width if width is None else points(width), type_size)
+
+
+def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path], labels: Sequence[str]) -> Report:
     """Return the report of runs, or of the rows of one measured study."""
+    from pausefl.report.progress_report import progress_report
     from pausefl.report.reference_curves import read_references
     from pausefl.report.run_report import run_report
+    from pausefl.runs.progress.find import is_checkpoint, read_checkpoint
     from pausefl.runs.read_folder import read_runs
     from pausefl.studies.measured.study import FILE, read_rows
 
+    if any(is_checkpoint(path) for path in folders):
+        require(len(folders) == 1, "number of paths", len(folders), "1 for a checkpoint", "report them one by one")
+        require(not references, "number of --reference", len(references), "0 for a checkpoint", "leave it out")
+        require(not labels, "number of --label", len(labels), "0 for a checkpoint", "leave it out")
+        return progress_report(read_checkpoint(folders[0]), title or folders[0].name)
     if not any((folder / FILE).exists() for folder in folders):
-        return run_report(read_runs(folders), title or "pausefl runs", read_references(references))
+        return run_report(read_runs(folders), title or "pausefl runs", read_references(references), labels)
     require(len(folders) == 1, "number of folders", len(folders), "1 for measured rows", "report them one by one")
     require(not references, "number of --reference", len(references), "0 for measured rows", "leave it out")
+    require(not labels, "number of --label", len(labels), "0 for measured rows", "leave it out")
     table = read_rows(folders[0] / FILE)
     return table.kind.report(table.rows, title or folders[0].name)

@@ -10,7 +10,7 @@ import typer
 
 from pausefl.cli import app
 from pausefl.cli.compare import show_runs
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Ray
 from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError
 
@@ -22,6 +22,7 @@ def run(
     overrides: Overrides = None,
     seeds: Annotated[int, typer.Option(min=1, help="Run this many seeds, counting up from run.seed.")] = 1,
     jobs: Jobs = 1,
+    ray: Ray = None,
     data_dir: DataDir = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     as_json: AsJson = False,
@@ -38,7 +39,7 @@ def run(
     if seeds > 1 and (out / "config.toml").exists():
         raise ConfigError(f"{out} holds a single run; name another folder for {seeds} seeds")
     tasks = [Task(c, folder) for c, folder in zip(configs, folders, strict=True)]
-    runs = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs)
+    runs = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs, ray)
     if tensorboard:
         from pausefl.report.report_files import write_events
 
@@ -48,4 +49,4 @@ def run(
         typer.echo(json.dumps([played.summary for played in runs], indent=1))
         return
     show_runs(runs)
-    typer.echo(f"guarantee: {runs[0].guarantee}\nwrote {out}")
+    typer.echo(f"wrote {out}")

@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from pausefl.cli import app
 from pausefl.cli.compare import show_runs
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, References, Scale, complete_study
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Ray, References, Scale, complete_study
 from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError
 
@@ -33,6 +33,7 @@ def study(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; the study's own number by default.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
     jobs: Jobs = 2,
+    ray: Ray = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report: runs/NAME-SCALE if left out.")] = None,
     reference: References = None,
     data_dir: DataDir = None,
@@ -63,11 +64,13 @@ def study(
     )  # fmt: skip
 
     def train(tasks: Sequence[Task]) -> Sequence[RunData]:
-        return play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs)
+        return play_all(tasks, [str(task.out.relative_to(folder)) for task in tasks], folder, data_dir, jobs, ray)
 
     if isinstance(chosen, TrainedStudy):
         names = chosen.about.policies
         use_own_modules(Path(name), [chosen.with_all_options(one, 0, scale, order.overrides) for one in names])
+    elif ray is not None:
+        raise ConfigError(f"--ray is {ray!r}, but study {chosen.name!r} has no runs to play elsewhere; leave --ray out")
     with _bar(chosen.name) as progress:
         outcome = chosen.play(order, train, progress)
     page = write_page(outcome.report, folder / "report.html")

@@ -1,52 +1,215 @@
-"""``pausefl tune``: a value that the paper leaves out, chosen once for all policies of a study."""
+"""``pausefl tune``: several keys of a run or a study, searched for a stated aim."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import click
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from pausefl.cli import app
-from pausefl.cli.compare import print_runs, show_runs
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Scale, complete_policy, complete_study
-from pausefl.cli.play_runs import play_all, use_own_modules
-from pausefl.errors import ConfigError, require
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, Percent, complete_policy, complete_study
+from pausefl.cli.play_runs import use_own_modules
+
+if TYPE_CHECKING:
+    from pausefl.studies.search.search import SearchResult, TrialResult, Watcher
+    from pausefl.studies.search.space import Space
+    from pausefl.studies.search.subject import Subject
 
 _SEED = 100
+_CODE = ("selection.policy", "learning.model", "data.name", "learning.features")
+"""Keys that may name code of the user's own."""
 
 
 @app.command(rich_help_panel=TRAINING)
 def tune(
-    study: Annotated[str, typer.Argument(help="A study of the paper, or a TOML file.", autocompletion=complete_study)],
-    key: Annotated[str, typer.Argument(help="What to vary, e.g. privacy.width.")],
-    values: Annotated[str, typer.Argument(help="Its values, e.g. 0.001,0.003,0.01.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run's TOML file, a study of the paper, or a study's file.", autocompletion=complete_study
+        ),
+    ],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUES",
+            help="What to vary: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=V1,V2,…; repeat it for more keys.",
+        ),
+    ] = None,
+    reach: Annotated[
+        float | None, typer.Option(click_type=Percent(), help="Seek the least seconds to this accuracy (percent).")
+    ] = None,
+    most_leakage: Annotated[
+        float | None,
+        typer.Option(
+            click_type=click.FloatRange(0, min_open=True), help="Only trials in which no client leaks more than this."
+        ),
+    ] = None,
+    aim: Annotated[
+        Literal["seconds", "accuracy", "front"] | None,
+        typer.Option(
+            click_type=click.Choice(["seconds", "accuracy", "front"]),
+            help="What to seek: by default seconds with --reach, accuracy with --most-leakage alone, else the front.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many trials: 40 by default, or every combination if all are lists.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial; their mean counts.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="The first of these seeds; one that you do not use elsewhere.")
+    ] = _SEED,
+    prune: Annotated[
+        bool | None,
+        typer.Option(
+            "--prune/--no-prune",
+            help="Stop trials that cannot win any more, or fall behind; by default only if a range is varied.",
+        ),
+    ] = None,
     policy: Annotated[
-        str, typer.Option(help="Who picks; random favours no policy of the study.", autocompletion=complete_policy)
-    ] = "random",
-    seed: Annotated[int, typer.Option(min=0, help="A seed the study itself does not use.")] = _SEED,
-    scale: Scale = "half",
-    jobs: Jobs = 2,
-    out: Annotated[Path | None, typer.Option(help="Folder for the runs: runs/tune-STUDY-KEY if left out.")] = None,
+        str | None,
+        typer.Option(help="Who picks: the run's own policy, or random in a study.", autocompletion=complete_policy),
+    ] = None,
+    scale: Annotated[
+        Literal["full", "half", "smoke"] | None,
+        typer.Option(click_type=click.Choice(["full", "half", "smoke"]), help="The size of a study: half by default."),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="How many processes to use; with more than --seeds, other values may be tried.")
+    ] = 2,
+    out: Annotated[Path | None, typer.Option(help="Folder for the search: runs/tune-NAME-KEYS if left out.")] = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study's settings with one key at several values, and print what came of each."""
-    from pausefl.runs.parallel import Task
-    from pausefl.studies.load import load_study
-    from pausefl.studies.trained import TrainedStudy, folder_name
+    """Search the best values of several keys; called again, the search goes on where it stopped.
 
-    chosen = load_study(study)
-    if not isinstance(chosen, TrainedStudy):
-        raise ConfigError(f"{study} trains nothing, so there is nothing to tune; name a study with policies")
-    folder = out or Path("runs") / f"tune-{chosen.name}-{key}"
-    names = [value.strip() for value in values.split(",") if value.strip()]
-    require(len(names) > 0, "values", values, "one value or more", "separate them by commas")
-    use_own_modules(Path(study), [chosen.with_all_options(policy, seed, scale, overrides or ())])
-    tasks = [
-        Task(chosen.config(policy, seed, scale, [*(overrides or []), f"{key}={value}"]), folder / folder_name(value))
-        for value in names
-    ]
-    runs = play_all(tasks, [f"{key}={value}" for value in names], folder, data_dir, jobs)
-    (print_runs if as_json else show_runs)(runs)
+    It writes best.toml, which 'pausefl run' takes, and report.html with the Pareto front. A call with more --trials
+    continues the search. With no more --jobs than --seeds it always finds the same.
+    """
+    from pausefl.report.chart_base import require_charts
+    from pausefl.report.report_files import write_page
+    from pausefl.studies.search.aim import Aim
+    from pausefl.studies.search.search import Search
+    from pausefl.studies.search.search_report import search_report
+    from pausefl.studies.search.space import read_space
+    from pausefl.studies.search.subject import read_subject
+    from pausefl.studies.trained import folder_name
+
+    require_charts()
+    space = read_space(vary or [])
+    kind = aim or ("seconds" if reach is not None else "accuracy" if most_leakage is not None else "front")
+    sought = Aim(kind=kind, reach=reach, most_leakage=most_leakage)
+    subject = read_subject(source, policy=policy, scale=scale, overrides=overrides or ())
+    _announce_code(Path(source), subject, space)
+    search = Search(subject=subject, space=space, aim=sought, seeds=seeds, seed=seed, trials=trials, prune=prune)
+    folder = (
+        out or Path("runs") / folder_name(f"tune-{subject.name}-{'-'.join(choices.key for choices in space)}")[:100]
+    )
+    with _bar(search.total, folder) as watch:
+        result = search.play(folder, data_dir=data_dir, jobs=jobs, watch=watch)
+    page = write_page(search_report(result, space, f"Search: {subject.name}"), folder / "report.html")
+    if as_json:
+        _print(result)
+        return
+    _show(result, every=search.grid is not None)
+    if result.best is not None:
+        typer.echo(f"best: {folder / 'best.toml'}")
+    typer.echo(f"report: {page}")
+
+
+def _announce_code(file: Path, subject: Subject, space: Space) -> None:
+    from pausefl.studies.search.space import Listed
+
+    named = [c for c in space if isinstance(c, Listed) and c.key in _CODE]
+    values = [{choices.key: value} for choices in named for value in choices.values]
+    use_own_modules(file, [subject.with_all_options(one) for one in values or [{}]])
+
+
+def _print(result: SearchResult) -> None:
+    """Print what was found as JSON."""
+    told = {
+        "aim": str(result.aim),
+        "best": None if result.best is None else asdict(result.best),
+        "front": [trial.number for trial in result.front],
+        "trials": [asdict(trial) for trial in result.trials],
+    }
+    typer.echo(json.dumps(told, indent=1))
+
+
+def _show(result: SearchResult, every: bool) -> None:
+    """Print the trials of the front, or all of them, and what the search says."""
+    from pausefl.studies.search.search_report import BEST, columns, numbers, short_keys, standings, value_text
+
+    console = Console() if sys.stdout.isatty() else Console(width=100)
+    standing = standings(result)
+    nearest = [] if result.nearest is None else [result.nearest]
+    shown = list(result.trials) if every else result.front or nearest
+    if result.best is not None and result.best not in shown:
+        shown.insert(0, result.best)
+    head = ("trial", *short_keys(result.keys).values(), *columns(result.aim).values(), "which")
+    rows = [
+        [str(trial.number), *(value_text(trial.values[key]) for key in result.keys), *numbers(trial.found, "-"),
+         standing.get(trial.number, trial.state)]
+        for trial in shown
+    ]  # fmt: skip
+    kept = [i for i in range(len(head)) if any(row[i] != "-" for row in rows)]
+    table = Table()
+    for i in kept:
+        table.add_column(head[i], justify="left" if head[i] == "which" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[i]) for i in kept), style="bold" if row[-1] == BEST else None)
+    console.print(table)
+    counts = {
+        state: sum(trial.state == state for trial in result.trials)
+        for state in ("finished", "stopped early", "refused")
+    }
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    console.print(f"aim: {result.aim}; {len(result.trials)} different trials: {told}.", soft_wrap=True, highlight=False)
+    if counts["refused"]:
+        first = next(trial for trial in result.trials if trial.state == "refused")
+        console.print(
+            f"trial {first.number} could not be run: {first.why}", soft_wrap=True, highlight=False, markup=False
+        )
+    if result.best is None:
+        console.print(
+            "no trial has met the aim, so there is no best.toml. Allow more leakage, a lower accuracy, more rounds or "
+            "wider ranges.",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+@contextmanager
+def _bar(total: int, folder: Path) -> Iterator[Watcher]:
+    """Give a function that shows how many trials have ended; after Ctrl-C, say how to go on."""
+    console = Console(stderr=True)
+    bars = Progress(
+        TextColumn("trials"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+    with bars:
+        line = bars.add_task("trials", total=total, note="")
+
+        def show(done: int, best: TrialResult | None) -> None:
+            note = "" if best is None else "best: " + ", ".join(f"{key}={value}" for key, value in best.values.items())
+            bars.update(line, completed=done, note=note)
+
+        try:
+            yield show
+        except KeyboardInterrupt:
+            console.print(
+                f"interrupted; the same command goes on from the last checkpoints in {folder}", soft_wrap=True
+            )
+            raise

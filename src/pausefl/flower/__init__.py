@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from pausefl.flower.client import PrivateUpdate
     from pausefl.flower.client_audit import audit_client
     from pausefl.flower.server.checkpoint import Checkpoint
+    from pausefl.flower.server.connected_nodes import connected
     from pausefl.flower.server.strategy import PauseStrategy
 
-__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate", "audit_client"]
+__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate", "audit_client", "connected"]
 
 _HOMES = {
     "Checkpoint": "pausefl.flower.server.checkpoint",
     "PauseStrategy": "pausefl.flower.server.strategy",
     "PrivateUpdate": "pausefl.flower.client",
     "audit_client": "pausefl.flower.client_audit",
+    "connected": "pausefl.flower.server.connected_nodes",
 }
 
 

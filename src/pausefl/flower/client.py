@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from logging import ERROR, WARNING, getLogger
+from logging import DEBUG, ERROR, WARNING, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ _MOST_STATE = 1 << 30
 """Bytes of the app's state that are kept between messages: Flower cannot send more than twice as many."""
 
 _passes = False
+_told: set[str] = set()
+"""Refusals that were logged for simulated clients of this process."""
 
 
 def pass_through() -> None:
@@ -85,7 +87,7 @@ class PrivateUpdate:
         try:
             content = self._answer(msg, context, call_next)
         except Refused as why:
-            log(WARNING, "pausefl: %s", why)
+            _tell(why)
             return Message(Refusal(why.reason, why.releases).error(), reply_to=msg)
         except BaseException as error:
             # Flower would send the exception's text to the server, and it may quote the data.  Also Ctrl-C: a timer
@@ -133,13 +135,21 @@ class PrivateUpdate:
         return RecordDict({key: record_of(reply.arrays), METRICS: metrics, RECORD: note.record()})
 
 
+def _tell(why: Refused) -> None:
+    """Log a refusal; in a simulation, where one process plays many clients, the same words only once."""
+    again = in_simulation() and str(why) in _told
+    if in_simulation():
+        _told.add(str(why))
+    log(DEBUG if again else WARNING, "pausefl: %s", why)
+
+
 def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] | None) -> Path:
     """Return the path of the owner's file: from the SuperNode's configuration, else the environment, else the app."""
     path = node_config.get(NODE_KEY) or os.environ.get(_VARIABLE) or default
     if not path:
         raise ConfigError(
-            f"no owner's file is named; start the SuperNode with --node-config '{NODE_KEY}=\"FILE\"', "
-            f"or set {_VARIABLE}"
+            f"no owner's file is named; pass PrivateUpdate(owner=FILE) in a simulation, or start the SuperNode with "
+            f"--node-config '{NODE_KEY}=\"FILE\"'"
         )
     return Path(str(path)).expanduser().absolute()
 

@@ -22,7 +22,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.app_audit import MakeApp, TwoApps
 from pausefl.flower.client import App, PrivateUpdate
 from pausefl.flower.protocol import record_of
-from pausefl.flower.scratch_client import Mod, ScratchClient, arrays_of, scratch_folder, trained, unreadable
+from pausefl.flower.scratch_client import Answer, Mod, ScratchClient, arrays_of, scratch_folder, trained, unreadable
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.privacy import SecureNoise
 from pausefl.privacy.audit import Audit, attack, bound_for
@@ -35,6 +35,8 @@ _RUNS, _APP_RUNS = 4000, 500
 """Releases of each input, of 8 numbers each, by which a claim is judged; fewer where somebody's own app trains."""
 _TRIALS = 60
 """Trials by which each pair of updates is tried at least; every one takes a ledger of its own."""
+_CLOCK = 1e-3
+"""Seconds by which the times of a reply may be rounded."""
 _MOST_ROWS = 10_001
 """Rows of the largest table that is sent."""
 
@@ -81,12 +83,12 @@ def _difference(client: ScratchClient, apps: Mapping[str, App]) -> str:
     plain: list[bytes] = []
     for name, app in apps.items():
         answers = list(client.answers(app))
-        first, again = (_bytes(answers[number][1]) for number in (0, 2))
-        seen = [_without_noise(reply) for _, reply in answers]
+        first, again = (_bytes(answers[number].reply) for number in (0, 2))
+        seen = [_without_noise(answer) for answer in answers]
         plain = plain or seen
-        for (what, _), ours, theirs in zip(answers, plain, seen, strict=True):
+        for answer, ours, theirs in zip(answers, plain, seen, strict=True):
             if ours != theirs:
-                return f"the answer to {what} tells data that is {name!r} from {next(iter(apps))} data"
+                return f"the answer to {answer.what} tells data that is {name!r} from {next(iter(apps))} data"
         if again and again != first:
             return "a repeated request gets other arrays than the first time"
     return ""
@@ -157,12 +159,29 @@ def _bytes(reply: Message) -> list[bytes]:
     return [array.data for array in arrays_of(reply).values()] if reply.has_content() else []
 
 
-def _without_noise(reply: Message) -> bytes:
-    """Return all that Flower sends of a reply, with zeros in place of noised numbers and of the clock."""
+def _without_noise(answer: Answer) -> bytes:
+    """Return all that Flower sends of a reply, with zeros in place of noised numbers and of what the clock says."""
+    reply, asked = answer.reply, answer.asked.metadata
     if reply.has_content():
         for record in reply.content.array_records.values():
             for name, array in record.items():
-                record[name] = Array(np.zeros_like(array.numpy()))
+                record[name] = _blank(array)
     proto = message_to_proto(reply)
-    proto.metadata.created_at = proto.metadata.ttl = 0.0
+    sent = proto.metadata
+    # A reply is stamped when it is made, and expires with the message that it answers: other times would be a code.
+    if abs(sent.created_at + sent.ttl - asked.created_at - asked.ttl) < _CLOCK:
+        sent.ttl = 0.0
+    if asked.created_at - _CLOCK < sent.created_at < answer.until + _CLOCK:
+        sent.created_at = 0.0
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _blank(array: Array) -> Array:
+    """Return an array with all that goes around its numbers, and zeros for those that are finite."""
+    try:
+        values = array.numpy()
+    except Exception:
+        return array  # it cannot be read, and the whole of it is compared
+    head = array.data[: len(array.data) - values.nbytes]
+    blank = np.where(np.isfinite(values), np.zeros_like(values), values)
+    return Array(dtype=array.dtype, shape=array.shape, stype=array.stype, data=head + blank.tobytes())

@@ -6,15 +6,18 @@ import logging
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.errors import ConfigError
@@ -45,6 +48,16 @@ _SCRIPT = (
     ("an evaluation", "evaluate", TrainingRequest("audit", 3)),
     ("a query", "query", TrainingRequest("audit", 3)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered to one message of the script, and the latest time that it can be stamped with."""
+
+    what: str
+    asked: Message
+    reply: Message
+    until: float
 
 
 class ScratchClient:
@@ -90,11 +103,12 @@ class ScratchClient:
             update = bounded(update, self.owner.mechanism.guarantee, self.owner.examples)
         return lambda message, context: trained(message, update)
 
-    def answers(self, app: App) -> Iterator[tuple[str, Message]]:
+    def answers(self, app: App) -> Iterator[Answer]:
         """Send all kinds of messages to an app from an empty ledger, and tell what is answered to each."""
         self.renew()
-        for name, kind, request in _SCRIPT:
-            yield name, self._answer(app, kind, request)
+        for what, kind, request in _SCRIPT:
+            asked, context = self.message(kind, request)
+            yield Answer(what, asked, self._sent(app, asked, context), time.time())
 
     def released(self, app: App, number: int) -> FloatArray:
         """Return what is released of this app's training, less the model."""
@@ -120,10 +134,18 @@ class ScratchClient:
         return message, Context(run_id=1, node_id=_NODE, node_config=node, state=RecordDict(), run_config={})
 
     def _answer(self, app: App, kind: str, request: TrainingRequest) -> Message:
+        return self._sent(app, *self.message(kind, request))
+
+    def _sent(self, app: App, message: Message, context: Context) -> Message:
+        """Return what Flower sends back; of what is raised past the mod it sends kind and text."""
         flower = ClientApp(mods=[self._mod])
         for register in (flower.train, flower.evaluate, flower.query):
             register()(app)
-        return flower(*self.message(kind, request))
+        try:
+            return flower(message, context)
+        except Exception as error:
+            told = f"{type(error)}:<'{error}'>"
+            return Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=told), reply_to=message)
 
 
 def trained(message: Message, update: FloatArray) -> Message:

@@ -34,6 +34,22 @@ def _as(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return flat.view(outside, height, width, inside).permute(0, 3, 1, 2)
 
 
+def own_records(data: ClientData, plan: LocalPlan, seed: int, client: int, minibatch_of: int | None) -> IntArray:
+    """Return the records of a client: all, or those of its first minibatch in a round."""
+    part = data.parts[client]
+    if minibatch_of is None:
+        return part
+    first = plan.batches(len(part), seed, minibatch_of, client)[0]
+    chosen: IntArray = part[first[first >= 0]]
+    return chosen
+
+
+def clipped_losses(outputs: torch.Tensor, labels: torch.Tensor, bound: float) -> torch.Tensor:
+    """Return the loss of each record, clipped to 0 … ``bound``; one that is no number counts as the bound."""
+    losses = functional.cross_entropy(outputs, labels, reduction="none")
+    return losses.nan_to_num(nan=bound, posinf=bound).clamp_(0.0, bound)
+
+
 class ClientTrainer:
     """Trains one client after the other on the same network object.
 
@@ -135,3 +151,17 @@ class ClientTrainer:
             outputs = self.outputs(model, self._data.train_images[chosen])
             hits += int((outputs.argmax(1) == self._data.train_labels[chosen]).sum())
         return 100.0 * hits / len(part)
+
+    def own_score(
+        self, model: torch.Tensor, client: int, bound: float, minibatch_of: int | None
+    ) -> tuple[float, float, int]:
+        """Return mean clipped loss, accuracy (from 0 to 1) and number of records, of a client's own data."""
+        part = own_records(self._data, self._plan, self._seed, client, minibatch_of)
+        hits, total = 0, 0.0
+        for rows in np.array_split(part, max(1, len(part) // EVALUATION_BATCH)):
+            index: IntArray = rows
+            chosen = torch.from_numpy(index).to(self._device)
+            outputs, labels = self.outputs(model, self._data.train_images[chosen]), self._data.train_labels[chosen]
+            hits += int((outputs.argmax(1) == labels).sum())
+            total += float(clipped_losses(outputs, labels, bound).cpu().double().sum())
+        return total / len(part), hits / len(part), len(part)

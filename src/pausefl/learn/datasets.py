@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import DataMissingError, InvalidValueError
+from pausefl.errors import DataMissingError, InvalidValueError, did_you_mean
 from pausefl.rng import stream
 from pausefl.system.import_path import imported, reason
 from pausefl.system.state_file import read_state, write_state
@@ -54,7 +54,8 @@ def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     if ":" in name:
         return Dataset(name, **_own_arrays(name))
     if name not in DATASETS:
-        raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(DATASETS)}; choose one of them")
+        hint = did_you_mean(name, DATASETS, "choose one of them")
+        raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(DATASETS)}; {hint}")
     if name == "digits":
         return _digits()
     path = stored_path(name, data_dir or default_data_dir())

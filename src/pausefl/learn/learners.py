@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.learn.client_data import ClientData
-from pausefl.learn.client_trainer import EVALUATION_BATCH, flat_parameters
+from pausefl.learn.client_trainer import EVALUATION_BATCH, clipped_losses, flat_parameters, own_records
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.record_clipping import clipped_sums, squared_norms
 from pausefl.learn.record_noise import BatchNoise, ClientNoise, client_noises
 from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
 from pausefl.learn.workers import Desk, Job, Workers
-from pausefl.sim.learner import Learner, RecordNoise, Scores, Vector
+from pausefl.sim.learner import ClientScores, Learner, RecordNoise, Scores, Vector
 from pausefl.types import IntArray
 
 _BLOCK = 2500
@@ -117,6 +117,26 @@ class DenseLearner:
         outputs = torch.cat([logits(self._shape, parameters, block) for block in blocks])
         right = (outputs.argmax(1) == self._data.train_labels).cpu().numpy()
         return np.array([100.0 * right[part].mean() for part in self._data.parts])
+
+    def client_scores(
+        self, model: Vector, members: IntArray, bound: float, minibatch_of: int | None = None
+    ) -> ClientScores:
+        """Score a model on these clients' own training data, all of them at once."""
+        order = np.argsort(members, kind="stable")  # so that the last bits do not depend on the order of members
+        parts = [own_records(self._data, self._plan, self._seed, k, minibatch_of) for k in members[order].tolist()]
+        counts = np.array([len(part) for part in parts], dtype=np.int64)
+        parameters, losses, right = self._parameters(model), [], []
+        for block in torch.split(torch.from_numpy(np.concatenate(parts)).to(self._device), _BLOCK):
+            outputs, labels = logits(self._shape, parameters, self._train[block]), self._data.train_labels[block]
+            losses.append(clipped_losses(outputs, labels, bound))
+            right.append(outputs.argmax(1) == labels)
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        sums = [np.add.reduceat(torch.cat(one).cpu().double().numpy(), starts) for one in (losses, right)]
+        loss, accuracy = np.empty((2, len(order)))
+        loss[order], accuracy[order] = sums[0] / counts, sums[1] / counts
+        records = np.empty_like(counts)
+        records[order] = counts
+        return ClientScores(loss, accuracy, records)
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return the clients' optimiser states."""
@@ -247,6 +267,16 @@ class ModuleLearner:
         """Return a model's accuracy (percent) on each client's own data."""
         self._model.copy_(torch.from_numpy(model))
         return np.array(self._workers.run([Job("accuracy", client=client) for client in range(len(self._data.parts))]))
+
+    def client_scores(
+        self, model: Vector, members: IntArray, bound: float, minibatch_of: int | None = None
+    ) -> ClientScores:
+        """Score a model on these clients' own training data, client by client."""
+        self._model.copy_(torch.from_numpy(model))
+        whole, number = minibatch_of is None, minibatch_of or 0
+        jobs = [Job("own", int(whole), client, number, bound=bound) for client in members.tolist()]
+        loss, accuracy, records = np.array(self._workers.run(jobs), dtype=np.float64).reshape(-1, 3).T
+        return ClientScores(loss, accuracy, records.astype(np.int64))
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return the clients' optimiser states."""

@@ -17,13 +17,17 @@ from pausefl.system.child_processes import follow_parent
 
 
 class Job(NamedTuple):
-    """What to do ("train", "score", "accuracy"), with which slot or chunk, which client, in which round."""
+    """What to do ("train", "score", "accuracy", "own"), with which slot or chunk, which client, in which round.
+
+    With "own" a client's own data is scored, losses clipped at ``bound``; ``place`` is 0 for one minibatch of it.
+    """
 
     kind: str
     place: int = 0
     client: int = 0
     number: int = 0
     protection: ClientNoise | None = None
+    bound: float = 0.0
 
 
 class Desk:
@@ -38,11 +42,13 @@ class Desk:
 
     def do(self, job: Job) -> Any:
         """Carry out one job; training results go into the shared updates."""
-        kind, place, client, number, protection = job
+        kind, place, client, number, protection, bound = job
         if kind == "score":
             return self._trainer.score(self._model, place)
         if kind == "accuracy":
             return self._trainer.accuracy(self._model, client)
+        if kind == "own":
+            return self._trainer.own_score(self._model, client, bound, None if place else number)
         slots, steps = self._memory.of(slice(client, client + 1))  # views: training writes into them
         self._updates[place] = self._trainer.train(self._model, client, number, slots, steps, protection)
         return None

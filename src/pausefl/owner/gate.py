@@ -6,6 +6,7 @@ Reference: PAUSE, Theorem 3, with the server as the adversary.
 from __future__ import annotations
 
 import logging
+import mmap
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -13,15 +14,16 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
-from pausefl.owner.ledger_identity import charging, note_head, open_ledger
+from pausefl.owner.ledger_identity import charging, note_head, open_ledger, require_name
 from pausefl.owner.model_update import check_model, contributions, difference, digest, released
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, TrainingRequest, refusing
 from pausefl.owner.training_leftovers import run_and_undo
-from pausefl.privacy import Layers, SecureNoise
+from pausefl.privacy import Layers, SecureNoise, SqliteLedger
 from pausefl.privacy.ledger.charge import Charge, Reservation, alone_epsilon, outlook
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
@@ -36,8 +38,11 @@ the owner lets the app clip them.
 
 _LOG = logging.getLogger("pausefl")
 
-_SPARE, _SPARE_EACH = 1 << 26, 200
-"""Bytes of memory held for the release, and more for each number: noise was seen to take up to 120 for each."""
+_SPARE, _SPARE_EACH = 1 << 24, 200
+"""Bytes of memory held for the release, and more for each number: noise was seen to take up to 140 for each."""
+
+_TAKEN_EACH = 64
+"""Bytes more for each number, to take over what training returns: a training that fails returns nothing."""
 
 _TINY = {"one": np.zeros(2)}
 _ONE = Layers.of(_TINY)
@@ -85,7 +90,7 @@ class Gate:
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
-            spare = np.empty(_SPARE + _SPARE_EACH * dimension, dtype=np.uint8)
+            taken, spare = _touched(_TAKEN_EACH * dimension), _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
             place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
@@ -93,6 +98,7 @@ class Gate:
             # Charge, and note it.
             try:
                 with charging(self._ledger):
+                    require_name(self._ledger, owner.name)  # again: another file may have charged it since
                     charge = self._ledger.reserve(
                         owner.name, request.release, owner.schedule,
                         mechanism=mechanism, noise=noise, dimension=dimension,
@@ -107,6 +113,7 @@ class Gate:
                 raise Refused("exhausted", str(error), self.releases) from error
             except (PauseError, OSError) as error:
                 raise Refused("unready", str(error)) from error
+            _tell_charge(self._log, charge, self._ledger)
             # Train, release, keep.
             with refusing("failed", BaseException, releases=charge.play):
                 alone = alone_epsilon(charge, mechanism)
@@ -114,6 +121,7 @@ class Gate:
                 level = mechanism.noise_level(dimension, epsilon, owner.examples)
                 # Before training too: after it, nothing may be left to fail that training could have broken.
                 ahead = self._ahead(dimension)
+                del taken
                 start = time.monotonic()
                 update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
@@ -191,6 +199,18 @@ class Gate:
         return None
 
 
+def _touched(size: int) -> npt.NDArray[np.uint8]:
+    """Return so many bytes of memory, written to: what was only asked for is not there before it is used.
+
+    After the charge no more memory is needed than was held before it.  So a server that asks for a model as large as
+    the memory allows cannot learn from its success whether training failed.
+    """
+    memory = np.empty(size, dtype=np.uint8)
+    # The system hands out whole pages: one byte written to makes a page be there.
+    memory[:: mmap.PAGESIZE] = memory[-1:] = 1
+    return memory
+
+
 def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.Logger = _LOG) -> dict[str, int | float]:
     """Answer a message of another kind than training, in a simulation that allows it: with the allowed numbers.
 
@@ -232,6 +252,15 @@ def _tell(log: logging.Logger, text: str, error: BaseException) -> None:
     """Log an error of the app; a log that fails must not show either."""
     with suppress(BaseException):
         log.error(text, exc_info=error)
+
+
+def _tell_charge(log: logging.Logger, charge: Charge, ledger: SqliteLedger) -> None:
+    """Log a charge: if the ledger is lost, the log tells whether a backup is the newest.  A log may fail."""
+    with suppress(Exception):
+        log.info(
+            "pausefl: charged release %d of %r, asked for as %r, at %s; head %s",
+            charge.play, charge.subject, charge.release[:80], charge.when, ledger.head.hash,
+        )  # fmt: skip
 
 
 def _allowed(owner: Owner, numbers: Numbers) -> dict[str, int | float]:

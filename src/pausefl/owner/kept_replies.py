@@ -21,7 +21,8 @@ from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, state_parts, sync_folder
 
-_KIND, _LOCK = "reply", "lock"
+_KIND, LOCK = "reply", "lock"
+"""The kind of file, and the name of the lock in a folder of replies."""
 _PATIENCE = 30.0
 """Seconds that a client waits for another of the same owner: as long as it waits for their ledger."""
 _MORE, _LEDGER = 1 << 16, 1 << 16
@@ -36,7 +37,7 @@ def replies_folder(ledger: Path) -> Path:
 @contextmanager
 def writing_in(folder: Path) -> Iterator[None]:
     """Be the only one that makes files in a folder of replies; what a killed client left half-written is removed."""
-    lock = folder / _LOCK
+    lock = folder / LOCK
     with only_writer(lock, folder, "end that process", wait=_PATIENCE):
         lock.chmod(0o600)
         for stale in folder.glob(".*"):

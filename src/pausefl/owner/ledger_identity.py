@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.owner.kept_replies import replies_folder, writing_in
-from pausefl.owner.noted_heads import note_path, noting, read_note, read_witness, witness_path, write_notes
+from pausefl.owner.noted_heads import NotedHead, note_path, noting, read_note, read_witness, witness_path, write_notes
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
@@ -61,6 +61,17 @@ def check_newest(ledger: SqliteLedger) -> None:
     witness, place = read_witness(ledger.id), witness_path(ledger.id)
     if witness is not None:
         witness.check(ledger, f"in {place}")
+        if not noted.fits(witness):
+            raise ConfigError(
+                f"ledger {path} belongs to another second note than that in {place}, one that was last written to "
+                f"{noted.place}, so it may be an older copy; run this as the user, and with the XDG_STATE_HOME, of the "
+                f"node; if the other note is lost, {again}"
+            )
+        if ledger.head.rows > witness.rows + 1:
+            raise ConfigError(
+                f"ledger {path} has {ledger.head.rows} rows, but only row {witness.rows} is noted in {place}, and one "
+                f"row more is the most that a note misses: the note is an older copy; {again}"
+            )
     elif ledger.head.rows:
         raise ConfigError(
             f"ledger {path} has {ledger.head.rows} rows, but no head noted in {place}, so it may be an older copy; run "
@@ -85,6 +96,13 @@ def require_one_place(path: Path) -> None:
         raise ConfigError(f"ledger {path} is a mount point itself, but its journal must be beside it; mount its folder")
 
 
+def require_name(ledger: SqliteLedger, name: str) -> None:
+    """Refuse a ledger in which the data has another name: under a second one it would have a second budget."""
+    others = [one for one in ledger.checked_releases() if one != name]
+    if others and not ledger.simulation:
+        raise ConfigError(f"name is {name!r}, but ledger {ledger.path} belongs to {others[0]!r}; data keeps its name")
+
+
 @contextlib.contextmanager
 def charging(ledger: SqliteLedger) -> Iterator[None]:
     """Be the only one to charge this ledger; refuse if it is not the newest.  End with :func:`note_head`."""
@@ -93,7 +111,8 @@ def charging(ledger: SqliteLedger) -> Iterator[None]:
         return
     with noting(ledger.path, ledger.id):
         check_newest(ledger)
-        if read_witness(ledger.id) is None:  # the first charge by this user: the ledger has no rows yet
+        # The first charge by this user, of a ledger that has no rows yet; or one that was killed before it was noted.
+        if read_witness(ledger.id) != NotedHead.of(ledger):
             write_notes(ledger)
         yield
 
@@ -128,9 +147,7 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
             "belongs here"
         )
     check_newest(ledger)
-    others = [name for name in ledger.checked_releases() if name != owner.name]
-    if others:
-        raise ConfigError(f"name is {owner.name!r}, but ledger {path} belongs to {others[0]!r}; data keeps its name")
+    require_name(ledger, owner.name)
     return ledger
 
 

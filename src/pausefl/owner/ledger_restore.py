@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from pausefl.errors import ConfigError, DamagedLedgerError, PauseError
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import require_one_place
 from pausefl.owner.noted_heads import (
-    DamagedNoteError,
-    NotedHead,
+    notes_after,
     noting,
     read_note,
     read_witness,
+    readable_note,
     witness_path,
     write_notes,
 )
@@ -30,7 +29,9 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
 
     It must contain the heads noted beside the replies and outside the folder, and all that a sound ledger in its place
     contains.  Unless the note outside tells that it is the newest, ``releases`` must be the number of releases that
-    it holds: how many were made in all, as far as the owner knows.  A restore that is refused changes nothing.
+    it holds: how many were made in all, as far as the owner knows.  A note outside that was left behind, when the
+    ledger went to another state folder, does not tell that; those that it leads to are asked, too.  A restore that is
+    refused changes nothing.
     """
     path = Path(os.path.realpath(path))
     source = SqliteLedger(path if backup is None else backup)
@@ -61,19 +62,26 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
 
 def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     """Refuse what may have forgotten a release; return whether the ledger in its place is damaged."""
-    note, witness = _readable(lambda: read_note(path)), _readable(lambda: read_witness(source.id))
+    note, witness = readable_note(lambda: read_note(path)), readable_note(lambda: read_witness(source.id))
     try:
         if note is not None:
             note.check(source)
         if witness is not None:
             witness.check(source, f"in {witness_path(source.id)}")
+            for later, place in notes_after(witness):
+                later.check(source, f"in {place}")
     except PauseError as error:
         raise ConfigError(f"{error}; {_SPENT}") from None
     count = sum(source.checked_releases().values())
-    if releases is None and (witness is None or witness.head != source.head):
+    newest = (
+        witness is not None
+        and witness.head == source.head
+        and (not witness.is_void if note is None else note.fits(witness))
+    )
+    if releases is None and not newest:
         raise ConfigError(
-            f"nothing here tells whether {source.path} is the newest; see in your node's own log whether a training "
-            "message came after its last row, compare with how many releases the server has received of this data in "
+            f"nothing here tells whether {source.path} is the newest; see in your node's own log which 'charged "
+            "release' is the last, compare with how many releases the server has received of this data in "
             f"all, and give --releases N; a server that tells less than the truth gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
@@ -116,11 +124,3 @@ def _free_name(path: Path) -> Path:
     while any(os.path.lexists(f"{path}.damaged-{number}{end}") for end in ("", "-journal")):
         number += 1
     return path.with_name(f"{path.name}.damaged-{number}")
-
-
-def _readable(read: Callable[[], NotedHead | None]) -> NotedHead | None:
-    """Return a note; a damaged one is as good as none, but one that cannot be read may tell of more releases."""
-    try:
-        return read()
-    except DamagedNoteError:
-        return None

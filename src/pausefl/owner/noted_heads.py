@@ -7,13 +7,16 @@ folder was put back, and when two copies of one ledger are in use.  Nothing is c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pausefl.errors import ConfigError, PauseError
-from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.kept_replies import LOCK, replies_folder, writing_in
+from pausefl.owner.owner_file import Owner
 from pausefl.owner.second_note_place import cannot, require_second_note_folder, second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
@@ -23,6 +26,8 @@ from pausefl.system.state_file import sync_folder, write_whole
 
 _PATIENCE = 30.0
 """Seconds to wait for a client that uses another copy of the ledger."""
+_VOID = ""
+"""The mark of a second note that was left behind."""
 
 
 class DamagedNoteError(ConfigError):
@@ -33,18 +38,32 @@ class DamagedNoteError(ConfigError):
 class NotedHead:
     """What was last known of a ledger: its id, where its chain ended, and the inode of its file.
 
-    A ledger may be ahead of its note, because a client can be killed between the two.  It may never be behind it.
+    A ledger may be one row ahead of its note, because a client can be killed between the two.  It may never be behind
+    it.  ``mark`` is the same random word in both notes, and another one after the second note has moved to ``place``:
+    one that was left behind elsewhere, and knows nothing of later rows, does not vouch for an older copy.
     """
 
     ledger_id: str
     rows: int
     hash: str
     inode: int
+    mark: str = field(compare=False)
+    place: str = field(compare=False)
 
     @staticmethod
-    def of(ledger: SqliteLedger) -> NotedHead:
+    def of(ledger: SqliteLedger, mark: str = "") -> NotedHead:
         """Return the note that fits this ledger as it is now."""
-        return NotedHead(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino)
+        place = os.path.realpath(witness_path(ledger.id))
+        return NotedHead(ledger.id, ledger.head.rows, ledger.head.hash, ledger.path.stat().st_ino, mark, place)
+
+    def fits(self, other: NotedHead) -> bool:
+        """Whether both are notes of one pair."""
+        return self.mark == other.mark and not self.is_void
+
+    @property
+    def is_void(self) -> bool:
+        """Whether this is a second note that was left behind, and knows nothing of what was charged since."""
+        return self.mark == _VOID
 
     @property
     def head(self) -> Head:
@@ -77,6 +96,16 @@ def witness_path(ledger_id: str) -> Path:
     return second_note_folder() / ledger_id
 
 
+def ledger_files(owner: Owner) -> list[Path]:
+    """Return the ledger of a deployment, its notes and the locks of both: whoever holds a lock can stop the gate."""
+    note, witness = note_path(owner.ledger), witness_path(owner.ledger_id)
+    return [owner.ledger, note, note.with_name(LOCK), witness, _lock_of(witness)]
+
+
+def _lock_of(witness: Path) -> Path:
+    return witness.with_name(f"{witness.name}.lock")
+
+
 def read_note(ledger: Path) -> NotedHead | None:
     """Return what is noted beside the replies of a ledger; None if nothing is."""
     path = note_path(ledger)
@@ -100,6 +129,18 @@ def read_witness(ledger_id: str) -> NotedHead | None:
     return found
 
 
+def notes_after(witness: NotedHead) -> Iterator[tuple[NotedHead, str]]:
+    """Yield what was noted instead of a second note that is void, and where, as far as this user can read it."""
+    seen: set[str] = set()
+    while witness.is_void and witness.place not in seen:
+        seen.add(place := witness.place)
+        with suppress(OSError, DamagedNoteError):
+            found = _read(Path(place))
+            if found is not None and found.ledger_id == witness.ledger_id:
+                witness = found
+                yield found, place
+
+
 @contextmanager
 def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
     """Be the only one that charges this ledger or a copy of it, puts one back, or notes where it ends."""
@@ -110,26 +151,46 @@ def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
         raise cannot("written", folder, error) from None
     with (
         writing_in(replies_folder(ledger)),
-        only_writer(folder / f"{ledger_id}.lock", folder / ledger_id, "end that process", wait=_PATIENCE),
+        only_writer(_lock_of(folder / ledger_id), folder / ledger_id, "end that process", wait=_PATIENCE),
     ):
         yield
 
 
 def write_notes(ledger: SqliteLedger) -> None:
-    """Write both notes of this ledger, whatever was noted before; for whoever is the only one that does."""
-    text = json.dumps(asdict(NotedHead.of(ledger))) + "\n"
-    _write(note_path(ledger.path), text)
+    """Write both notes of this ledger, whatever was noted before; for whoever is the only one that does.
+
+    Where the two were no pair, they get a new mark, and a second note of before that lies elsewhere is made void, if
+    this user can.
+    """
+    old, here = readable_note(lambda: read_note(ledger.path)), readable_note(lambda: read_witness(ledger.id))
+    paired = old is not None and here is not None and old.fits(here)
+    note = NotedHead.of(ledger, old.mark if paired and old else secrets.token_hex(16))
+    _write(note_path(ledger.path), _text(note))
     witness = witness_path(ledger.id)
     try:
-        _write(witness, text)
+        _write(witness, _text(note))
     except OSError as error:
         raise cannot("written", witness, error) from None
+    if old is not None and old.place != note.place:
+        with suppress(OSError, PauseError):
+            place = Path(old.place)
+            left = _read(place)
+            if left is not None and (place.name, left.ledger_id) == (ledger.id, ledger.id):
+                _write(place, _text(replace(left, mark=_VOID, place=note.place)))
+
+
+def readable_note(read: Callable[[], NotedHead | None]) -> NotedHead | None:
+    """Return a note; a damaged one is as good as none, but one that cannot be read may tell of more releases."""
+    try:
+        return read()
+    except DamagedNoteError:
+        return None
 
 
 def _read(path: Path) -> NotedHead | None:
     try:
         note = NotedHead(**json.loads(path.read_text(encoding="utf-8")))
-        if [type(value) for value in asdict(note).values()] != [str, int, str, int]:
+        if [type(value) for value in asdict(note).values()] != [str, int, str, int, str, str]:
             raise TypeError
     except FileNotFoundError:
         return None
@@ -138,6 +199,10 @@ def _read(path: Path) -> NotedHead | None:
             f"{path} is damaged; write it anew with 'pausefl ledger restore LEDGER --releases N'"
         ) from None
     return note
+
+
+def _text(note: NotedHead) -> str:
+    return json.dumps(asdict(note)) + "\n"
 
 
 def _write(path: Path, text: str) -> None:

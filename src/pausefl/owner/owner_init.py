@@ -47,6 +47,24 @@ releases = {releases}  # how often you take part at most; every release has the 
 keep = 2  # replies kept on this disk, to be sent again if they are asked for again
 """
 
+_SIMULATION = """\
+# Terms for simulated clients, one file for all of them.  They protect nothing, and a deployment refuses them: there
+# every data owner makes a file of its own with "pausefl owner init".
+simulation = true
+{name}  # {{…}} is a value of the simulated node's configuration
+
+[schedule]  # how a budget is spread over releases; every run begins anew, with a ledger in the folder "simulated"
+kind = "fixed-horizon"
+{budget}  # epsilon of all releases together: the smaller, the stronger the promise
+releases = {releases}  # how often each client takes part at most; every release has the same share
+
+{mechanism}
+
+[replies]
+{examples}
+"""
+SIMULATED_NAME = "client-{partition-id}"
+
 _UPDATE = """\
 [mechanism]  # how an update is bounded and noised before it leaves
 kind = "privunit"  # a promise about the whole update, not about each of its numbers alone
@@ -99,6 +117,25 @@ def init_owner(
     return read_owner(folder / FILE, {})
 
 
+def init_simulation(
+    folder: Path, name: str = SIMULATED_NAME, *, unit: Literal["update", "record"] | None = None,
+    records: int | None = None, budget: float | None = None, releases: int | None = None, clip: float = 1.0,
+    delta: float | None = None,
+) -> Owner:  # fmt: skip
+    """Make the one file that all clients of a simulation share; it has no ledger yet, because every run makes one."""
+    text = _terms(name, unit, records, budget, releases, clip, delta, _SIMULATION)()
+    _check_terms(folder, name, text)
+    path = folder / FILE
+    if os.path.lexists(path):
+        raise ConfigError(f"{path} exists, and is not overwritten; name another folder")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_last(path, text)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be filled ({error.strerror}); name a folder that you may write") from None
+    return read_owner(path)
+
+
 def name_beside(ledger: SqliteLedger) -> str | None:
     """Return whose ledger this is, by the owner's file beside it; None if no file there quotes this ledger."""
     try:
@@ -110,7 +147,7 @@ def name_beside(ledger: SqliteLedger) -> str | None:
 
 def _check_terms(folder: Path, name: str, text: str) -> None:
     """Refuse terms under which not one release could be made."""
-    terms = owner_of(tomllib.loads(text), folder, {})
+    terms = owner_of(tomllib.loads(text), folder)
     try:
         release_price(terms.schedule, 1, terms.mechanism, (), 0.0, name)
     except BudgetExceededError:
@@ -142,8 +179,9 @@ def _ledger(folder: Path) -> SqliteLedger:
         raise _exists(path, f"put back the {FILE} that belongs to it")
     replies.mkdir(mode=0o700, exist_ok=True)
     with noting(ledger.path, ledger.id):
-        new = (None, NotedHead.of(ledger))
-        if read_note(ledger.path) not in new or read_witness(ledger.id) not in new:
+        new, note, witness = NotedHead.of(ledger), read_note(ledger.path), read_witness(ledger.id)
+        strange = witness is not None and (witness.is_void or (note is not None and not note.fits(witness)))
+        if strange or note not in (None, new) or witness not in (None, new):
             raise _exists(path, "and is an older copy, or a moved one; put back the files that belong here")
         write_notes(ledger)
     return ledger
@@ -180,9 +218,9 @@ def _write_last(path: Path, text: str) -> None:
 
 def _terms(
     name: str, unit: str | None, records: int | None, budget: float | None, releases: int | None, clip: float,
-    delta: float | None,
+    delta: float | None, form: str = _TEXT,
 ) -> Callable[..., str]:  # fmt: skip
-    """Return what makes the owner's file of the ``id`` of its ledger."""
+    """Return what makes the owner's file of the ``id`` of its ledger; that of a simulation has none."""
     unit = unit or ("update" if records is None else "record")
     require(unit in _BUDGET, "unit", unit, "'update' or 'record'", "choose what is protected")
     if unit == "record":
@@ -195,7 +233,7 @@ def _terms(
     require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
     mechanism, examples = (_RECORD, _RECORDS) if unit == "record" else (_UPDATE, _ANY_NUMBER)
     return partial(
-        _TEXT.format, name=toml_text({"name": name}).rstrip("\n"), ledger=LEDGER,
+        form.format, name=toml_text({"name": name}).rstrip("\n"), ledger=LEDGER,
         budget=f"budget = {float(budget)!r}", releases=_RELEASES[unit] if releases is None else releases,
         mechanism=mechanism.format(
             clip=f"l2 = {float(clip)!r}", delta=f"delta = {_DELTA if delta is None else float(delta)!r}"

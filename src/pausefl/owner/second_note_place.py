@@ -90,6 +90,14 @@ def forgetful_places(ledger: Path) -> list[str]:
     return found
 
 
+def other_ledgers(ledger_id: str) -> list[str]:
+    """Return the ids of other ledgers of this user: for the same data they are a second budget."""
+    with suppress(OSError, ConfigError):
+        names = [path.name for path in second_note_folder().iterdir() if path.suffix != ".lock"]
+        return sorted(name for name in names if name.isalnum() and name != ledger_id)
+    return []
+
+
 def _home() -> Path | None:
     home = Path(os.environ.get("HOME", ""))
     with suppress(KeyError):

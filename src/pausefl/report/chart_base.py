@@ -70,15 +70,22 @@ def save_chart(chart: Any, path: Path) -> None:
         path.write_text(vl_convert.vegalite_to_svg(described(chart)), encoding="utf-8")
 
 
-def table(alt: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return rows as data of a chart: five digits, a third of the size of JSON."""
-    fields = list(rows[0])
+def table(alt: Any, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = None) -> Any:
+    """Return rows as data of a chart: five digits, a third of the size of JSON.
+
+    Where there may be no row yet, ``like`` is one of the same kind.  The data are called ``rows``, so that a page can
+    exchange them.
+    """
+    if not rows and like is not None:
+        return alt.InlineData(values=[], name="rows")  # not as text, which a page must not always parse
+    first = rows[0] if like is None else like
+    fields = list(first)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(fields)
     writer.writerows([_short(row[field]) for field in fields] for row in rows)
-    parse = {field: "string" if isinstance(rows[0][field], str) else "number" for field in fields}
-    return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=parse))
+    parse = {field: "string" if isinstance(first[field], str) else "number" for field in fields}
+    return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=parse), name="rows")
 
 
 def _short(value: Any) -> str:

@@ -45,6 +45,15 @@ KNOWN = {
     "all (no privacy)": Look("#000000", (1, 0), "down"),
 }
 
+STANDINGS = {
+    "best": Look("#D55E00", (1, 0), "diamond"),
+    "on the front": Look("#0072B2", (10, 3), "circle"),
+    "behind the front": Look("#8C8C8C", (2, 2), "square"),
+    "aim not met": Look("#CC79A7", (4, 3), "cross"),
+    "stopped early": Look("#BDBDBD", (1, 3), "down"),
+}
+"""Where the trials of a search stand; the worst come last."""
+
 # Tol's muted colours that stay clear of the ones above.
 OTHERS = (
     Look("#332288", (3, 2), "left"),
@@ -66,9 +75,9 @@ BOUND = "bound, "
 
 def ordered(names: Iterable[str]) -> list[str]:
     """Return names as readers expect them: PAUSE, its baselines, then the others by name."""
-    places = list(KNOWN)
+    places = [*KNOWN, *STANDINGS]
     return sorted(
-        names, key=lambda name: (places.index(name) if name in KNOWN else len(places), name.endswith(REFERENCE), name)
+        names, key=lambda name: (places.index(name) if name in places else len(places), name.endswith(REFERENCE), name)
     )
 
 
@@ -80,8 +89,9 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     """
     every = ordered(names)
     plain = dict.fromkeys(name.removeprefix(BOUND) for name in every)
-    own = [name for name in plain if name not in KNOWN]
-    out = KNOWN | dict(zip(own, _apart(own), strict=True))
+    fixed = KNOWN | STANDINGS
+    own = [name for name in plain if name not in fixed]
+    out = fixed | dict(zip(own, _apart(own), strict=True))
     shapes = list(SHAPES)
     for name in plain:
         curve = out[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ import numpy as np
 
 from pausefl.errors import ConfigError
 from pausefl.report.policy_looks import ordered
+from pausefl.report.seed_statistics import t_half_width
+from pausefl.report.time_to_target import TimeToTarget, time_to_target
 from pausefl.runs.config import ONE_POLICY, differences, flat
 from pausefl.runs.run_data import RunData
 
@@ -25,11 +28,12 @@ def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
     for run in runs:
         groups[json.dumps(flat(run.settings, ONE_POLICY), sort_keys=True) + run.code].append(run)
     named: dict[str, list[RunData]] = {}
-    policies = Counter(group[0].name for group in groups.values())
-    for group in groups.values():
-        name = group[0].name
+    names = {key: next((run.name for run in group if run.summary), group[0].name) for key, group in groups.items()}
+    policies = Counter(names.values())
+    for key, group in groups.items():
+        name = names[key]
         if policies[name] > 1:
-            others = [other[0] for other in groups.values() if other[0].name == name]
+            others = [other[0] for place, other in groups.items() if names[place] == name]
             name = f"{name} ({', '.join(_told_apart(group[0], others)) or len(named)})"
         seeds: dict[int, RunData] = {}
         for run in group:
@@ -43,9 +47,31 @@ def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
     return {name: named[name] for name in ordered(named)}
 
 
+def labelled(groups: Groups, labels: Sequence[str]) -> dict[str, list[RunData]]:
+    """Return the groups under other names: ``NAME=TEXT`` calls the policy NAME of the table, or of the run, TEXT."""
+    names = {name: name for name in groups}
+    for label in labels:
+        known = {name: (name, runs[0].settings.selection.policy) for name, runs in groups.items()}
+        meant = [name for name, spellings in known.items() if any(label.startswith(f"{one}=") for one in spellings)]
+        exact = [name for name in meant if label.startswith(f"{name}=")]
+        if len(exact or meant) != 1:
+            raise ConfigError(
+                f"--label is {label!r}, but must be NAME=TEXT with one of the names {', '.join(groups)}; check it"
+            )
+        (name,) = exact or meant
+        spelled = next(one for one in known[name] if label.startswith(f"{one}="))
+        names[name] = label.removeprefix(f"{spelled}=").strip()
+    for text, count in Counter(names.values()).items():
+        if count > 1 or not text:
+            raise ConfigError(f"--label calls {count} policies {text!r}; give each a name of its own")
+    return {names[name]: [replace(run, name=names[name]) for run in runs] for name, runs in groups.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A mean over seeds, its standard deviation, and how many seeds had such a number.
+
+    ``half_width`` is half the width of the mean's 95 % interval (Student's t); None where the seeds are too few.
 
     >>> str(spread([1.0, 2.0, None]))
     '1.5 ± 0.7'
@@ -54,6 +80,7 @@ class Spread:
     mean: float
     deviation: float
     count: int
+    half_width: float | None = None
 
     def __str__(self) -> str:
         return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.count > 1 else f"{self.mean:.1f}"
@@ -72,8 +99,9 @@ def epsilon_text(epsilon: float) -> str:
 class PolicySummary:
     """One policy over all its seeds.
 
-    ``max_leakage`` is the largest of any seed and None without a bound; ``time_to`` holds the seconds to each target,
-    over the seeds that reached it.
+    ``max_leakage`` is the largest of any seed and None without a bound; ``time_to`` holds the seconds to each target
+    over all seeds, those that never reached it too; ``wasted`` is the share (percent) of paid releases that were never
+    used, and None if there was no such release.
     """
 
     name: str
@@ -86,7 +114,8 @@ class PolicySummary:
     fast_share: Spread | None
     client_deviation: Spread | None
     worst_client: Spread | None
-    time_to: Mapping[float, Spread | None]
+    time_to: Mapping[float, TimeToTarget]
+    wasted: Spread | None = None
 
 
 COLUMNS = (
@@ -114,7 +143,8 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     found = [value for value in values if value is not None]
     if not found:
         return None
-    return Spread(float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else 0.0, len(found))
+    deviation, half_width = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0, t_half_width(found)
+    return Spread(float(np.mean(found)), deviation, len(found), half_width if math.isfinite(half_width) else None)
 
 
 def summarise(groups: Groups, targets: Sequence[float] | None = None) -> list[PolicySummary]:
@@ -133,15 +163,13 @@ def _default_targets(groups: Groups, count: int = 5) -> list[float]:
 
 
 def _summary(name: str, seeds: Sequence[RunData], targets: Sequence[float]) -> PolicySummary:
-    common = min(len(run.records) for run in seeds)
-    # Seeds that are not finished would be averaged at another moment than the rest.
-    runs = [replace(run, records=run.records[:common]) for run in seeds]
+    runs = at_common_round(seeds)
     leaks = [run.records[-1]["max_leakage"] for run in runs]
     fairness = [(run.summary or {}).get("client_accuracy") or {} for run in runs]
     return PolicySummary(
         name=name,
         seeds=len(runs),
-        rounds=common,
+        rounds=len(runs[0].records),
         seconds=spread(run.records[-1]["seconds"] for run in runs),
         accuracy=spread(run.final_accuracy() for run in runs),
         best_accuracy=spread(run.best_accuracy() for run in runs),
@@ -149,8 +177,25 @@ def _summary(name: str, seeds: Sequence[RunData], targets: Sequence[float]) -> P
         fast_share=spread(_fast_share(run) for run in runs),
         client_deviation=spread(client.get("deviation") for client in fairness),
         worst_client=spread(client.get("worst") for client in fairness),
-        time_to={target: spread(run.time_to(target) for run in runs) for target in targets},
+        wasted=_wasted(runs),
+        time_to={target: time_to_target(run.time_to(target) for run in runs) for target in targets},
     )
+
+
+def at_common_round(seeds: Sequence[RunData]) -> list[RunData]:
+    """Return the runs of one policy up to the last round that all of them have.
+
+    Seeds that are not finished would be averaged at another moment than the rest.
+    """
+    common = min(len(run.records) for run in seeds)
+    return [replace(run, records=run.records[:common]) for run in seeds]
+
+
+def _wasted(runs: Sequence[RunData]) -> Spread | None:
+    """Return which share (percent) of the paid releases was never used; None if all were."""
+    lost = [sum(record.get("wasted", 0) for record in run.records) for run in runs]
+    paid = [sum(len(record["members"]) for record in run.records) for run in runs]
+    return spread(100.0 * a / max(1, b) for a, b in zip(lost, paid, strict=True)) if any(lost) else None
 
 
 def _fast_share(run: RunData) -> float | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pausefl import __version__
-from pausefl.errors import ConfigError, MissingExtraError
+from pausefl.errors import ConfigError, MissingExtraError, did_you_mean
 from pausefl.report.chart_base import described, require_charts, save_chart
 from pausefl.report.charts import Axes, curve_chart
 from pausefl.report.policy_looks import looks
@@ -64,10 +65,31 @@ class Report:
     facts: Sequence[str] = ()
     guarantees: Sequence[tuple[str, str]] = ()
     """Whom a guarantee covers, and what it says."""
+    configuration: Sequence[tuple[str, Sequence[str]]] = ()
+    """Whose settings, and a line for each of them."""
+    footer: str = (
+        "Curves are means over seeds, their bands reach from the lowest seed to the highest; numbers with ± are mean "
+        "and standard deviation over seeds."
+    )
 
     def figures(self) -> dict[str, Figure]:
         """Return all charts by their names."""
         return {figure.name: figure for section in self.sections for figure in section.figures}
+
+    def only(self, names: Collection[str]) -> Report:
+        """Return a report that has these charts and nothing else; refuse a name that it does not have."""
+        found = self.figures()
+        for name in names:
+            if name not in found:
+                mend = did_you_mean(name, found, "choose among them")
+                raise ConfigError(f"chart is {name!r}, but must be one of {', '.join(found)}; {mend}")
+        kept = [[figure for figure in section.figures if figure.name in names] for section in self.sections]
+        sections = [
+            replace(section, figures=figures, table=None)
+            for section, figures in zip(self.sections, kept, strict=True)
+            if figures
+        ]
+        return replace(self, sections=sections)
 
 
 def curve_figure(name: str, title: str, lines: Mapping[str, Sequence[Row]], axes: Axes) -> Figure:
@@ -95,10 +117,7 @@ def write_images(
     Names are those of the files without prefix and ending, such as ``accuracy-seconds`` or ``picks-speed``.
     """
     require_charts()
-    found = report.figures()
-    unknown = [name for name in names or () if name not in found]
-    if unknown:
-        raise ConfigError(f"chart is {unknown[0]!r}, but must be one of {', '.join(found)}; choose among them")
+    found = (report if names is None else report.only(names)).figures()
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in found if names is None else names:
@@ -135,28 +154,34 @@ def _html(report: Report) -> str:
         looks=looks(report.names),
         nothing=NOTHING,
         charts={name: _vega(figure) for name, figure in report.figures().items()},
-        css=_file("page.css"),
-        script=_bundle(),
+        css=page_file("page/page.css"),
+        script=bundle("page/page.js"),
         version=__version__,
+        day=datetime.now(UTC).date().isoformat(),
     )
 
 
 def _vega(figure: Figure) -> dict[str, Any]:
+    return vega_of(figure.draw(width="container", legend=False) if figure.fluid else figure.draw())
+
+
+def vega_of(chart: Any) -> dict[str, Any]:
     """Return a chart as Vega: compiled here, once, and not by every browser that opens the page."""
     import vl_convert
 
-    chart = figure.draw(width="container", legend=False) if figure.fluid else figure.draw()
     spec: dict[str, Any] = vl_convert.vegalite_to_vega(described(chart))
     return spec
 
 
 @cache
-def _bundle() -> str:
+def bundle(name: str) -> str:
+    """Return a script of the pages with all that it needs to draw, so that it needs no network."""
     import vl_convert
 
-    code: str = vl_convert.javascript_bundle(_file("page.js"))
+    code: str = vl_convert.javascript_bundle(page_file(name))
     return code.replace("</script", "<\\/script")
 
 
-def _file(name: str) -> str:
-    return (files("pausefl.report") / "page" / name).read_text(encoding="utf-8")
+def page_file(name: str) -> str:
+    """Return a file that pages are made of."""
+    return (files("pausefl.report") / name).read_text(encoding="utf-8")

@@ -70,6 +70,10 @@ class Budgets:
             left[rows] = self._by_word(rows, left[rows])
         return left
 
+    def next_release(self, releases: IntArray) -> FloatArray:
+        """Return what each client's next release costs after these numbers of releases, as a share of its first."""
+        return self.table.look_up(_next_release, releases)
+
     def spent(self, releases: IntArray) -> FloatArray:
         """Return the epsilon that each client has leaked after these numbers of releases."""
         spent = self.table.look_up(lambda schedule, counts: schedule.spent(counts), releases)
@@ -122,6 +126,16 @@ class Budgets:
         then = self.table.look_up(budget_left, self._at[rows], rows)
         # Where the schedule had left nothing there is no proportion to go on in: the word stands.
         return self._told[rows] * np.divide(now, then, out=np.ones(len(rows)), where=then > 0.0)
+
+
+def _next_release(schedule: BudgetSchedule, counts: IntArray) -> FloatArray:
+    most = int(counts.max(initial=0))
+    known = np.arange(most + 1) if most < len(counts) else counts  # few distinct counts: one table
+    price = schedule.spent(known + 1) - schedule.spent(known)
+    share: FloatArray = price / (
+        schedule.spent(np.ones(1, dtype=np.int64)) - schedule.spent(np.zeros(1, dtype=np.int64))
+    )
+    return share[counts] if most < len(counts) else share
 
 
 def _budget(schedule: BudgetSchedule, counts: IntArray) -> FloatArray:

@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pausefl.errors import InvalidValueError, require
-from pausefl.privacy import Mechanism
+from pausefl.privacy import Mechanism, Schedule
 from pausefl.privacy.aggregation import Aggregation
 from pausefl.privacy.ledger.price import DELTA_LIMIT
 from pausefl.rng import stream
 from pausefl.runs.config import Config, Privacy
-from pausefl.runs.network import build_availability, build_latency
+from pausefl.runs.network import build_latency, build_network
 from pausefl.runs.policy import build_policy
+from pausefl.selection import Policy
 from pausefl.selector import Selector
+from pausefl.sim.charges import SignalTerms
 from pausefl.sim.engine import Simulation
+from pausefl.sim.latency import LatencyModel
 from pausefl.sim.learner import Learner
-from pausefl.sim.network import Network
 from pausefl.types import FloatArray, IntArray
 
 
 def build(config: Config, *, data_dir: Path | None = None, jobs: int = 1) -> Simulation:
     """Return a simulation that is ready for its first round."""
-    seed, clients = config.run.seed, config.network.clients
-    latency = build_latency(config.network)
-    require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
+    clients, latency = config.network.clients, _latency(config)
     policy = build_policy(config, latency)
     learner: Learner | None = None
     sizes: FloatArray | IntArray = np.ones(clients)
     if config.learning.enabled:
-        learner, sizes = _learner(
-            config, data_dir, jobs, clients if policy.size == "all" else config.selection.per_round
-        )
-    labels = None
+        asked = config.server.as_closing().asked(config.selection.per_round)
+        learner, sizes = _learner(config, data_dir, jobs, clients if policy.size == "all" else asked)
+    return _put_together(config, policy, latency, sizes, learner)
+
+
+def build_untrained(config: Config, policy: Policy, sizes: FloatArray | IntArray) -> Simulation:
+    """Return the simulation of a run without its training, with another policy and with known sizes of data.
+
+    Who is there, how long clients take and what the server knows of them does not depend on the training, except for
+    signals and updates that a policy wants to see.
+    """
+    return _put_together(config, policy, _latency(config), sizes, None)
+
+
+def _latency(config: Config) -> LatencyModel:
+    clients, latency = config.network.clients, build_latency(config.network, config.run.seed)
+    require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
+    return latency
+
+
+def _put_together(
+    config: Config, policy: Policy, latency: LatencyModel, sizes: FloatArray | IntArray, learner: Learner | None
+) -> Simulation:
+    seed, labels = config.run.seed, None
     if config.network.clusters is not None:
-        labels = stream(seed, "clusters").integers(0, config.network.clusters, clients)
+        labels = stream(seed, "clusters").integers(0, config.network.clusters, config.network.clients)
     mechanism = _mechanism(config.privacy) if config.privacy.enabled and learner is not None else None
-    selection = config.selection
+    selection, schedule, signals = config.selection, config.privacy.as_schedule(), None
+    if policy.signals:
+        schedule, signals = signal_terms(config)
     selector = Selector(
         sizes, selection.per_round, policy, alpha=selection.alpha, beta=selection.beta,
-        gamma=selection.gamma, zeta=selection.zeta, schedule=config.privacy.as_schedule(),
-        tau_min=config.network.tau_min, clusters=labels, rho=selection.rho, seed=seed,
-    )  # fmt: skip
-    network = Network(
-        latency, seed, build_availability(config.network), config.network.dropout, config.network.deadline, labels,
-        config.network.congestion,
+        gamma=selection.gamma, zeta=selection.zeta, schedule=schedule,
+        tau_min=config.network.tau_min, clusters=labels, rho=selection.rho, memory=selection.memory, seed=seed,
     )  # fmt: skip
     server = config.server
     return Simulation(
-        selector, network, learner=learner, mechanism=mechanism,
+        selector, build_network(config.network, latency, labels, seed), learner=learner, mechanism=mechanism,
         aggregation=Aggregation(server.aggregation, server.step, server.average),
         seed=seed, evaluate_every=config.run.evaluate_every, rehearsal=config.network.rehearsal,
+        signals=signals, closing=config.server.as_closing(),
     )  # fmt: skip
+
+
+def signal_terms(config: Config) -> tuple[Schedule, SignalTerms]:
+    """Return how the budget is spread over updates, and on which terms signals are told, where a policy wants them."""
+    whole, settings = config.privacy.as_schedule(), config.signals.as_signals()
+    updates, told = settings.parts(whole)
+    if settings.kind == "bare" or not config.privacy.enabled:
+        bare = replace(settings, kind="bare")
+        return whole, SignalTerms(bare, None, whole.budget, config.signals.seconds_share)
+    return updates, SignalTerms(settings, told, whole.budget, config.signals.seconds_share)
 
 
 def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tuple[Learner, IntArray]:

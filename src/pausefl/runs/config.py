@@ -6,16 +6,18 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, did_you_mean
 from pausefl.learn.datasets import DATASETS
 from pausefl.learn.features import FEATURES
 from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
+from pausefl.privacy.signals import Signals
+from pausefl.sim.availability import most_swing
+from pausefl.sim.closing import Closing
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated, value_of
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ ONE_POLICY = ONE_RUN | {"run.seed"}
 
 ONE_STUDY = ONE_POLICY | {
     "selection.policy", "selection.steps", "selection.kappa", "selection.options", "privacy.enabled",
-    "server.aggregation", "server.step", "server.average", "run.evaluate_every", "network.rehearsal",
+    "server.aggregation", "server.step", "server.average", "run.evaluate_every", "network.rehearsal", "signals.kind",
 }  # fmt: skip
 """In what the policies of a study may differ."""
 
@@ -44,8 +46,7 @@ ONE_STUDY = ONE_POLICY | {
 def known_name(key: str, name: str, known: Sequence[str]) -> str:
     """Return a name that is known or an import path; refuse any other, with the nearest one."""
     if name not in known and ":" not in name:
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "check the spelling"
+        hint = did_you_mean(name, known)
         raise ValueError(f"{key} is {name!r}, but must be {', '.join(known)} or 'package.module:function'; {hint}")
     return name
 
@@ -69,22 +70,72 @@ class NetworkSection(Section):
     """Clients and how long they take."""
 
     clients: int = Field(default=30, ge=1)
-    latency: Literal["two-groups", "normal", "lognormal", "exponential", "pareto", "trace"] = "two-groups"
+    latency: Literal["two-groups", "normal", "lognormal", "exponential", "pareto", "devices", "trace"] = "two-groups"
     tau_min: float = Field(default=0.05, gt=0)
     mean: float = Field(default=0.5, gt=0)
     slowest: float | None = Field(default=None, gt=0)
     spread: float = Field(default=0.5, gt=0)
     trace: str | None = None
-    availability: Literal["always", "bernoulli", "on-off", "trace"] = "always"
+    availability: Literal["always", "bernoulli", "on-off", "diurnal", "trace"] = "always"
     probability: float = Field(default=0.9, ge=0, le=1)
+    swing: float = Field(default=0.1, ge=0, le=0.5)
+    period: int = Field(default=24, ge=2)
     leave: float = Field(default=0.1, ge=0, le=1)
     back: float = Field(default=0.5, ge=0, le=1)
     availability_trace: str | None = None
+    late: float = Field(default=0.0, ge=0, le=1)
+    late_by: int = Field(default=50, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    straggle: float = Field(default=0.0, ge=0, lt=1)
     deadline: float | None = Field(default=None, gt=0)
     clusters: int | None = Field(default=None, ge=1)
     congestion: float = Field(default=0.0, ge=0)
+    jams: float = Field(default=0.0, ge=0, le=1)
+    jam_factor: float = Field(default=10.0, gt=1)
+    jam_rounds: int = Field(default=5, ge=1)
+    drift_at: int | None = Field(default=None, ge=1)
+    drift_share: float = Field(default=0.1, gt=0, le=1)
+    drift_factor: float = Field(default=20.0, gt=1)
     rehearsal: bool = False
+
+    def require_possible(self) -> None:
+        """Refuse keys that cannot be met beside the others."""
+        floor, room = self.tau_min, most_swing(self.probability)
+        if self.deadline is not None and self.deadline <= floor and self.latency != "trace":
+            raise ValueError(
+                f"network.deadline is {self.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
+                "could answer in time"
+            )
+        if self.straggle > 0 and self.deadline is None:
+            raise ValueError(
+                f"network.straggle is {self.straggle:g}, but must be 0 without network.deadline; set "
+                "network.deadline, or the round would never end"
+            )
+        if self.availability == "diurnal" and self.swing > room:
+            raise ValueError(
+                f"network.swing is {self.swing:g}, but must be at most {room:g} with network.probability = "
+                f"{self.probability:g}; the probability must stay between 0 and 1"
+            )
+
+    def idle(self) -> dict[str, str | Literal[False]]:
+        """Return, for keys that may be idle beside the others, what they need; False for those that are not idle."""
+        changed = {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default}
+        links = self.clusters is None and "set network.clusters"
+        needs: dict[str, str | Literal[False]] = {
+            "congestion": links,
+            "jams": links,
+            "jam_factor": self.jams == 0 and "set network.jams",
+            "jam_rounds": self.jams == 0 and "set network.jams",
+            "drift_share": self.drift_at is None and "set network.drift_at",
+            "drift_factor": self.drift_at is None and "set network.drift_at",
+            "late_by": self.late == 0 and "set network.late",
+            "swing": self.availability != "diurnal" and "it belongs to diurnal availability",
+            "period": self.availability != "diurnal" and "it belongs to diurnal availability",
+            "slowest": self.latency == "devices" and "the table of devices says how slow the slowest are",
+            "spread": self.latency not in ("normal", "lognormal", "devices")
+            and "it belongs to normal, lognormal and devices latency",
+        }
+        return {f"network.{name}": name in changed and why for name, why in needs.items()}
 
 
 class SelectionSection(Section):
@@ -97,6 +148,7 @@ class SelectionSection(Section):
     gamma: float = Field(default=5.0, ge=0)
     zeta: float = Field(default=1.0, ge=0)
     rho: float = Field(default=0.0, ge=0)
+    memory: int | None = Field(default=None, ge=1)
     steps: int | None = Field(default=None, ge=0)
     kappa: float | None = Field(default=None, gt=0)
     options: dict[str, Any] = Field(default={})
@@ -146,6 +198,21 @@ class Privacy(Section):
         return MECHANISMS[self.mechanism].from_settings(self.model_dump())
 
 
+class SignalsSection(Section):
+    """How clients tell their loss or accuracy to policies that want to hear it; nothing for all others."""
+
+    kind: Literal["noised", "bit", "bare"] = "bit"
+    share: float = Field(default=0.2, gt=0, lt=1)
+    releases: int | None = Field(default=None, ge=1, le=2**23)
+    bound: float = Field(default=4.6, gt=0)
+    threshold: float = Field(default=1.0, gt=0)
+    seconds_share: float = Field(default=0.1, ge=0, le=1)
+
+    def as_signals(self) -> Signals:
+        """Return how signals are bounded and noised, and which part of the budget pays for them."""
+        return Signals(**self.model_dump(exclude={"seconds_share"}))
+
+
 class Learning(Section):
     """How clients train."""
 
@@ -173,6 +240,16 @@ class Server(Section):
     aggregation: Literal["plain", "matched"] = "plain"
     step: float = Field(default=1.0, gt=0)
     average: float = Field(default=0.0, ge=0, lt=1)
+    over_select: float = Field(default=1.0, ge=1)
+    close_after: int | None = Field(default=None, ge=1)
+    deadline_quantile: float | None = Field(default=None, gt=0, le=1)
+    deadline_slack: float = Field(default=1.5, ge=1)
+    late: Literal["waste", "use"] = "waste"
+
+    def as_closing(self) -> Closing:
+        """Return how many clients are asked, and when a round is closed."""
+        names = ("over_select", "close_after", "deadline_quantile", "deadline_slack", "late")
+        return Closing(**{name: getattr(self, name) for name in names})
 
 
 class Run(Section):
@@ -191,6 +268,7 @@ class Config(Section):
     network: NetworkSection = NetworkSection()
     selection: SelectionSection = SelectionSection()
     privacy: Privacy = Privacy()
+    signals: SignalsSection = SignalsSection()
     learning: Learning = Learning()
     server: Server = Server()
     run: Run = Run()
@@ -199,35 +277,51 @@ class Config(Section):
     def _fits_together(self) -> Self:
         """Refuse keys that cannot be met, or cannot do anything, beside the others."""
         network, learning, server = self.network, self.learning, self.server
-        most, floor = network.clients, network.tau_min
+        most = network.clients
         if self.selection.per_round > most:
             raise ValueError(
                 f"selection.per_round is {self.selection.per_round}, but must be at most network.clients = {most}; "
                 "pick fewer, or let more take part"
             )
-        if network.deadline is not None and network.deadline <= floor and network.latency != "trace":
+        network.require_possible()
+        asked = server.as_closing().asked(self.selection.per_round)
+        if asked > most:
             raise ValueError(
-                f"network.deadline is {network.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
-                "could answer in time"
+                f"server.over_select is {server.over_select:g}, but then {asked} clients are asked, more than "
+                f"network.clients = {most}; ask fewer, or let more take part"
             )
         if self.privacy.unit == "record" and self.privacy.mechanism != "gaussian":
             raise ValueError(
                 f"privacy.mechanism is {self.privacy.mechanism!r}, but must be 'gaussian' with privacy.unit = "
                 "'record'; set privacy.mechanism = 'gaussian', or privacy.unit = 'update'"
             )
-        idle = {
+        signals = self.signals
+        if signals.kind == "bit" and signals.threshold >= signals.bound:
+            raise ValueError(
+                f"signals.threshold is {signals.threshold:g}, but must be below signals.bound = {signals.bound:g}; no "
+                "loss is told as more than the bound"
+            )
+        idle: dict[str, str | bool] = {
+            **network.idle(),
+            "signals.threshold": signals.threshold != SignalsSection.model_fields["threshold"].default
+            and signals.kind == "noised"
+            and "it belongs to signals.kind = 'bit'",
             "privacy.account": self.privacy.account == "zcdp"
             and self.privacy.mechanism != "gaussian"
             and "it belongs to the gaussian mechanism, others are added up; leave it out",
-            "network.congestion": network.congestion > 0 and network.clusters is None and "set network.clusters",
             "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
-            "network.spread": network.spread != NetworkSection.model_fields["spread"].default
-            and network.latency not in ("normal", "lognormal")
-            and "it belongs to normal and lognormal latency",
             "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
             "server.aggregation": server.aggregation == "matched"
             and not (learning.enabled and self.privacy.enabled)
             and "it needs learning.enabled and privacy.enabled, since it goes by the noise",
+            "server.deadline_slack": server.deadline_slack != Server.model_fields["deadline_slack"].default
+            and server.deadline_quantile is None
+            and "set server.deadline_quantile",
+            "server.late": server.late == "use"
+            and server.over_select == 1.0
+            and server.close_after is None
+            and server.deadline_quantile is None
+            and "nobody is late; set server.over_select, server.close_after or server.deadline_quantile",
             "server.step": server.step != 1.0 and not learning.enabled and "set learning.enabled",
             "server.average": server.average > 0 and not learning.enabled and "set learning.enabled",
         }
@@ -239,14 +333,34 @@ class Config(Section):
     @property
     def title(self) -> str:
         """The run's policy, as tables and charts call it."""
+        return self.titled(self.selection.policy)
+
+    def titled(self, policy: str) -> str:
+        """Return the title of such a run if its policy is called so: a class of the user's own has a name."""
         options = ", ".join(f"{name}={_short(value)}" for name, value in self.selection.options.items())
         return (
-            self.selection.policy
+            policy
             + (f" ({options})" if options else "")
             + (" (rehearsed)" if self.network.rehearsal else "")
             + ("" if self.privacy.enabled else " (no privacy)")
+            + (" (leaks un-noised losses)" if self.leaks_losses else "")
             + (" (matched)" if self.server.aggregation == "matched" else "")
         )
+
+    @property
+    def leaks_losses(self) -> bool:
+        """Whether updates are protected and signals are not; a policy of the user's own is taken to want signals."""
+        if self.signals.kind != "bare" or not (self.privacy.enabled and self.learning.enabled):
+            return False
+        from pausefl.selection import POLICIES  # heavy, and hardly any reader of a run needs it
+
+        make = POLICIES.get(self.selection.policy)
+        if make is None:
+            return ":" in self.selection.policy
+        try:
+            return bool(make(**deepcopy(self.selection.options)).signals)  # options may change what it wants
+        except (TypeError, ValueError):
+            return True  # the run will refuse these options
 
     def toml(self) -> str:
         """Return the resolved configuration as TOML; keys without a value are left out."""

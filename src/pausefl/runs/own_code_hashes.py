@@ -64,12 +64,22 @@ def require_same_code(out: Path) -> None:
 
 
 def source_hashes(module: str) -> dict[str, str]:
-    """Return the SHA-256 of the files of an imported module, of its packages, and of whatever these import.
+    """Return the SHA-256 of the files of an imported module, of its packages, and of whatever these import."""
+    return {name: sha256(file.read_bytes()).hexdigest() for name, file in source_files(module).items()}
+
+
+def is_installed(file: Path) -> bool:
+    """Whether a file belongs to the Python of this machine, and not to a folder of the user's own."""
+    return any(place in str(file) for place in _INSTALLED)
+
+
+def source_files(module: str) -> dict[str, Path]:
+    """Return the files of an imported module, of its packages, and of whatever these import.
 
     Of what is installed, only the module itself counts: the rest is not edited.  A file is told as it lies below its
     folder of ``sys.path``, so that all of it may move.
     """
-    hashes: dict[str, str] = {}
+    found: dict[str, Path] = {}
     waiting, seen = [module], set[str]()
     while waiting:
         name = waiting.pop()
@@ -79,11 +89,11 @@ def source_hashes(module: str) -> dict[str, str]:
         above = name.rpartition(".")[0]
         waiting.append(above)
         file = _file(name) if not above or above in sys.modules else None  # nothing more is imported for it
-        if file is not None and (name == module or not any(place in str(file) for place in _INSTALLED)):
-            content, inside = file.read_bytes(), file.stem == "__init__"
-            hashes["/".join(file.parts[-name.count(".") - 1 - inside :])] = sha256(content).hexdigest()
-            waiting += _imports(content, name if inside else above)
-    return hashes
+        if file is not None and (name == module or not is_installed(file)):
+            inside = file.stem == "__init__"
+            found["/".join(file.parts[-name.count(".") - 1 - inside :])] = file
+            waiting += _imports(file.read_bytes(), name if inside else above)
+    return found
 
 
 def _file(module: str) -> Path | None:

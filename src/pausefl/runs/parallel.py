@@ -1,16 +1,17 @@
-"""Several runs side by side, in processes of their own; the result does not depend on how many at once."""
+"""Several runs side by side, here or elsewhere; the result does not depend on where, nor on how many at once."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pausefl.errors import ConfigError, WorkerError
 from pausefl.runs.config import ONE_RUN, Config, SelectionSection, differences
@@ -32,32 +33,67 @@ class Task:
     out: Path
 
 
-def run_many(
-    tasks: Sequence[Task], *, data_dir: Path | None = None, jobs: int = 1, progress: Progress | None = None
-) -> list[RunData]:
-    """Run all tasks, ``jobs`` at a time; return the runs in order."""
-    _require_different(tasks)
-    for task in tasks:  # before anything long
-        require_same_run(task.config, task.out)
-    _try_policies(tasks)
-    if jobs == 1 or len(tasks) == 1:
-        told = progress or (lambda _which, _record: None)
-        return [
-            run(task.config, task.out, data_dir=data_dir, jobs=jobs, watch=partial(told, i))
-            for i, task in enumerate(tasks)
-        ]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=follow_parent) as pool:
-        futures = [pool.submit(run, task.config, task.out, data_dir=data_dir) for task in tasks]
-        waiting = set(futures)
-        try:
+class Players(Protocol):
+    """Where runs are played.  Law: the folders and the runs are the same to the bit, wherever that is."""
+
+    def play(self, tasks: Sequence[Task], data_dir: Path | None, told: Progress | None) -> list[RunData]:
+        """Play all tasks into their folders; return the runs in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """Plays runs on this machine, ``jobs`` of them at a time, each in a process of its own."""
+
+    jobs: int = 1
+
+    def play(self, tasks: Sequence[Task], data_dir: Path | None, told: Progress | None) -> list[RunData]:
+        """Play all tasks into their folders; return the runs in order."""
+        if self.jobs == 1 or len(tasks) == 1:
+            tell = told or (lambda _which, _record: None)
+            return [
+                run(task.config, task.out, data_dir=data_dir, jobs=self.jobs, watch=partial(tell, i))
+                for i, task in enumerate(tasks)
+            ]
+        with processes(min(self.jobs, len(tasks))) as pool:
+            futures = [pool.submit(run, task.config, task.out, data_dir=data_dir) for task in tasks]
+            waiting = set(futures)
             while waiting:
                 done, waiting = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                 for i, task in enumerate(tasks):
-                    if progress is not None and (record := last_record(task.out)) is not None:
-                        progress(i, record)
+                    if told is not None and (record := last_record(task.out)) is not None:
+                        told(i, record)
+            return [future.result() for future in futures]
+
+
+def run_many(
+    tasks: Sequence[Task],
+    *,
+    data_dir: Path | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    players: Players | None = None,
+) -> list[RunData]:
+    """Run all tasks, ``jobs`` at a time on this machine, or wherever ``players`` are; return the runs in order."""
+    _require_different(tasks)
+    for task in tasks:  # before anything long
+        require_same_run(task.config, task.out)
+    _try_policies(tasks)
+    return (players or ThisMachine(jobs)).play(tasks, data_dir, progress)
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Executor]:
+    """Give something that plays runs: this process alone, or so many others that end with it and when it is stopped."""
+    if count == 1:
+        yield _ThisProcess()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=follow_parent) as pool:
+        try:
+            yield pool
         except BrokenProcessPool:
             raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
         except BaseException:
@@ -66,7 +102,15 @@ def run_many(
             for process in list((pool._processes or {}).values()):
                 process.terminate()
             raise
-        return [future.result() for future in futures]
+
+
+class _ThisProcess(Executor):
+    """Does what it is given at once; an error is raised there and then."""
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(call(*arguments, **options))
+        return done
 
 
 def _try_policies(tasks: Sequence[Task]) -> None:

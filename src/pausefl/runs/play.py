@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from pausefl.errors import ConfigError
 from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences
 from pausefl.runs.own_code_hashes import code_of, require_same_code, write_code
-from pausefl.runs.read_folder import METRICS, read_records, read_run, stored_config
+from pausefl.runs.policy import own_name
+from pausefl.runs.read_folder import METRICS, last_record, read_records, read_run, stored_config
 from pausefl.runs.run_data import RunData
 from pausefl.sim.engine import Simulation
 from pausefl.system.lock import only_writer
@@ -27,7 +28,13 @@ _LISTED = 10_000
 
 
 def run(
-    config: Config, out: Path, *, data_dir: Path | None = None, jobs: int = 1, watch: Watcher = lambda _: None
+    config: Config,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    jobs: int = 1,
+    watch: Watcher = lambda _: None,
+    until: int | None = None,
 ) -> RunData:
     """Play all rounds of a configuration; return the run with its summary, as ``read_run`` would.
 
@@ -35,14 +42,36 @@ def run(
     code.json, if the configuration names code of the user's own.  A run that was killed loses at most the rounds since
     its last checkpoint, and ends like one that was not.  A run that has ended goes on when it is called with more
     rounds.
+
+    ``until`` stops it after the first checkpoint at or beyond that round, without a summary; the next call goes on as
+    if it had never stopped.
     """
+    rounds = play_rounds(config, out, data_dir=data_dir, jobs=jobs, until=until)
+    try:
+        while True:
+            try:
+                record, _ = next(rounds)
+            except StopIteration as ended:
+                played: RunData = ended.value
+                return played
+            watch(record)
+    finally:
+        rounds.close()
+
+
+def play_rounds(
+    config: Config, out: Path, *, data_dir: Path | None = None, jobs: int = 1, until: int | None = None
+) -> Generator[tuple[dict[str, Any], bool], None, RunData]:
+    """Play a run as ``run`` does, and yield each record, with whether a checkpoint has been written after it."""
     out.mkdir(parents=True, exist_ok=True)
     with only_writer(out / "lock", out, "name another folder"):
+        if (done := finished_run(config, out)) is not None:
+            return done
         kept = require_same_run(config, out)
         longer = kept is None or kept.run.rounds < config.run.rounds
         config = config if kept is None or longer else kept
-        if (out / "summary.json").exists() and not longer:
-            return read_run(out)
+        if until is not None and (before := _so_far(out)) is not None and len(before.records) >= until:
+            return before
         simulation = build(config, data_dir=data_dir, jobs=jobs)
         try:
             records = _resume(simulation, config, out)
@@ -57,14 +86,25 @@ def run(
                     metrics.write(_line(record))
                     metrics.flush()
                     records.append(record)
-                    if record["round"] % config.run.checkpoint_every == 0 or record["round"] == config.run.rounds:
+                    last = record["round"] == config.run.rounds
+                    whole = last or record["round"] % config.run.checkpoint_every == 0
+                    if whole:
                         os.fsync(metrics.fileno())
                         write_state(out / "checkpoint.state", _KIND, *simulation.state())
-                    watch(record)
-            played = RunData(config.title, config, records, None, out, code_of(out))
+                    yield record, whole
+                    if whole and not last and until is not None and record["round"] >= until:
+                        return RunData(_title(simulation, config), config, records, None, out, code_of(out))
+            played = RunData(_title(simulation, config), config, records, None, out, code_of(out))
             return _summarised(simulation, played, out / "summary.json")
         finally:
             simulation.close()
+
+
+def finished_run(config: Config, out: Path) -> RunData | None:
+    """Return the run in a folder, if it has ended with as many rounds as are asked for, or more."""
+    kept = require_same_run(config, out)
+    ended = kept is not None and kept.run.rounds >= config.run.rounds and (out / "summary.json").exists()
+    return read_run(out) if ended else None
 
 
 def require_same_run(config: Config, out: Path) -> Config | None:
@@ -85,6 +125,15 @@ def require_same_run(config: Config, out: Path) -> Config | None:
     if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():
         raise ConfigError(f"{out} was kept without its model, so it cannot go on; name another folder to run it anew")
     return kept
+
+
+def _title(simulation: Simulation, config: Config) -> str:
+    return config.titled(own_name(config, simulation.selector.policy) or config.selection.policy)
+
+
+def _so_far(out: Path) -> RunData | None:
+    """Return a run that has stopped on the way; None if it has not begun."""
+    return read_run(out) if last_record(out) is not None else None
 
 
 def _resume(simulation: Simulation, config: Config, out: Path) -> list[dict[str, Any]]:
@@ -122,6 +171,12 @@ def _summarised(simulation: Simulation, run: RunData, path: Path) -> RunData:
         "guarantee": simulation.guarantee(),
         "picks": picks.tolist() if len(picks) <= _LISTED else None,
     }
+    name = own_name(run.settings, simulation.selector.policy)
+    if name is not None:
+        summary["name"] = name
+    wasted = sum(record.get("wasted", 0) for record in run.records)
+    if wasted:
+        summary["wasted"] = wasted
     columns = {"latency": simulation.network.latency.expected(), "size": simulation.selector.cohort.sizes}
     if "accuracy" in last:
         clients = columns["accuracy"] = simulation.client_accuracies()

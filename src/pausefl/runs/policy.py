@@ -20,6 +20,7 @@ from pausefl.system.import_path import imported, reason
 _KEYS = ("steps", "kappa")
 """Options of the annealers that are keys of ``[selection]`` itself."""
 _TRIAL_CLIENTS, _TRIAL_ROUNDS = 20, 3
+_LONGEST_NAME = 60
 
 
 def build_policy(config: Config, latency: LatencyModel) -> Policy:
@@ -42,6 +43,14 @@ def is_own(selection: SelectionSection) -> bool:
     return ":" in selection.policy
 
 
+def own_name(config: Config, policy: Policy) -> str | None:
+    """Return what a class of the user's own calls itself; None if it has no name, or that of one of ours."""
+    name = getattr(policy, "name", None)
+    if not is_own(config.selection) or not isinstance(name, str) or name in (*POLICIES, Fastest.name):
+        return None
+    return " ".join(name.split())[:_LONGEST_NAME] or None
+
+
 def own_options(selection: SelectionSection) -> dict[str, Any]:
     """Return those of the options that this policy takes."""
     known = known_options(selection) if selection.options else None  # without options, no code is imported
@@ -61,7 +70,11 @@ def try_policy(config: Config) -> None:
     try:
         for number in range(_TRIAL_ROUNDS):
             there = np.arange(clients) != number  # one is away, if others are left
-            chosen = tried.select(there if clients > 1 else None, allow_fewer=True)
+            present = there if clients > 1 else None
+            asked = tried.asked(present, allow_fewer=True)
+            tried.hear({name: {client: 0.5 + float(client) for client in asked} for name in tried.policy.signals})
+            chosen = tried.select(present, allow_fewer=True)
+            tried.hear({name: dict.fromkeys(chosen, 0.5) for name in tried.policy.signals})
             updates = {client: np.full(4, float(client)) for client in chosen} if tried.policy.learns else None
             tried.observe({client: config.network.tau_min * (1.0 + float(client)) for client in chosen}, updates)
         with TemporaryDirectory() as folder:

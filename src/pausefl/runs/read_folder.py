@@ -7,7 +7,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +21,7 @@ from pausefl.system.toml_sections import read_toml
 METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
 """A line per round, as a run writes it or as ``keep`` stores it."""
 
-_NUMBERS = ("seconds", "max_leakage", "median_leakage", "p90_leakage", "accuracy", "loss", "latency")
+_NUMBERS = ("seconds", "max_leakage", "median_leakage", "p90_leakage", "accuracy", "loss", "latency", "wasted")
 
 
 def read_runs(folders: Iterable[Path]) -> list[RunData]:
@@ -36,7 +36,7 @@ def require_runs(folder: Path) -> list[Path]:
 
 def run_folders(folder: Path) -> list[Path]:
     """Return the folders of the runs in a folder: itself, or all below it."""
-    if _metrics(folder) is not None:
+    if metrics_file(folder) is not None:
         return [folder]
     return sorted({path.parent for name in METRICS for path in folder.rglob(name)})
 
@@ -44,7 +44,7 @@ def run_folders(folder: Path) -> list[Path]:
 def stored_config(folder: Path) -> Config:
     """Return the configuration that a run wrote into its folder: every section is there."""
     with _damage_told(folder):
-        content = {"server": {}, **read_toml(folder / "config.toml")}  # runs of before had no such section
+        content = {"server": {}, "signals": {}, **read_toml(folder / "config.toml")}  # runs of before had none of them
         for section in Config.model_fields:
             if not isinstance(content.get(section), Mapping):
                 raise ConfigError(f"config.toml lacks [{section}]")
@@ -56,14 +56,15 @@ def stored_config(folder: Path) -> Config:
 
 def read_run(folder: Path) -> RunData:
     """Return one run, finished or not; a last line that a kill cut short is left out."""
-    metrics, config = _metrics(folder) or _refuse(folder), stored_config(folder)
+    metrics, config = metrics_file(folder) or _refuse(folder), stored_config(folder)
     with _damage_told(folder):
         summary = folder / "summary.json"  # before the rounds: a run that ends meanwhile has all of them before it
         done = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
         records, code = _records(metrics, config), code_of(folder)
         if records:
             _check_summary(done, len(records))
-    return RunData(config.title, config, records or _refuse(folder), done, folder, code)
+    name = (done or {}).get("name") or config.selection.policy  # a class of the user's own has told its name
+    return RunData(config.titled(name), config, records or _refuse(folder), done, folder, code)
 
 
 def read_records(folder: Path, config: Config, rounds: int) -> list[dict[str, Any]]:
@@ -94,14 +95,18 @@ def _damage_told(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder} cannot be read ({error}); check the folder and its permissions") from None
 
 
-def _metrics(folder: Path) -> Path | None:
+def metrics_file(folder: Path) -> Path | None:
+    """Return the file with the rounds of a run; None if there is none yet."""
     return next((folder / name for name in METRICS if (folder / name).exists()), None)
 
 
 def _refuse(folder: Path) -> NoReturn:
     if (folder / "config.toml").exists():
         raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
-    raise ConfigError(f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote")
+    raise ConfigError(
+        f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote, or the checkpoint of a "
+        "Flower server"
+    )
 
 
 def _records(path: Path, config: Config, rounds: int | None = None) -> list[dict[str, Any]]:
@@ -109,26 +114,37 @@ def _records(path: Path, config: Config, rounds: int | None = None) -> list[dict
     data = path.read_bytes()
     whole = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")[:-1]  # the last line may be cut
     records = [json.loads(line) for line in whole[:rounds] if line]
-    _check_records(records, config.network.clients, config.privacy.enabled)
+    seconds = 0.0
+    for number, record in enumerate(records, 1):
+        clients, bounded = config.network.clients, config.privacy.enabled
+        seconds = check_record(record, number, clients, bounded=bounded, before=seconds)
     return records
 
 
-def _check_records(records: Sequence[Any], clients: int, bounded: bool) -> None:
-    """Raise ValueError unless there is a record per round, in order; ``bounded``: each must say what has leaked."""
-    seconds = 0.0
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, Mapping) or record.get("round") != number:
-            raise ValueError(f"line {number} of the metrics is not round {number}")
-        found = {name: record.get(name) for name in _NUMBERS}
-        if any(value is not None and not _is_number(value) for value in found.values()):
-            raise ValueError(f"round {number} has something else where a number belongs")
-        if found["seconds"] is None or found["seconds"] < seconds:
-            raise ValueError(f"round {number} lacks its seconds, or the clock goes back")
-        if bounded and found["max_leakage"] is None:
-            raise ValueError(f"round {number} does not say what has leaked")
-        if not _are_clients(record.get("members"), clients) or not isinstance(record.get("terms") or {}, Mapping):
-            raise ValueError(f"round {number} lacks its members, or has others than the {clients} clients")
-        seconds = found["seconds"]
+def check_record(record: Any, number: int, clients: int, *, bounded: bool, before: float) -> float:
+    """Raise ValueError unless this is the record of that round; ``bounded``: it must say what has leaked.
+
+    ``before`` is the clock of the round before; return the clock of this one.
+    """
+    if not isinstance(record, Mapping) or record.get("round") != number:
+        raise ValueError(f"line {number} of the metrics is not round {number}")
+    found = {name: record.get(name) for name in _NUMBERS}
+    if any(value is not None and not _is_number(value) for value in found.values()):
+        raise ValueError(f"round {number} has something else where a number belongs")
+    seconds = found["seconds"]
+    if seconds is None or seconds < before:
+        raise ValueError(f"round {number} lacks its seconds, or the clock goes back")
+    if bounded and found["max_leakage"] is None:
+        raise ValueError(f"round {number} does not say what has leaked")
+    if not _are_clients(record.get("members"), clients) or not isinstance(record.get("terms") or {}, Mapping):
+        raise ValueError(f"round {number} lacks its members, or has others than the {clients} clients")
+    if not _are_clients(record.get("signals", []), clients):
+        raise ValueError(f"round {number} has signals of others than the {clients} clients")
+    told = record.get("told", {})
+    columns = [record.get("latencies"), record.get("chances"), *(told.values() if isinstance(told, dict) else [0])]
+    if not all(column is None or _is_column(column, len(record["members"])) for column in columns):
+        raise ValueError(f"round {number} has latencies, chances or signals that are not a number per member")
+    return float(seconds)
 
 
 def _check_summary(summary: Any, rounds: int) -> None:
@@ -138,6 +154,8 @@ def _check_summary(summary: Any, rounds: int) -> None:
     if not isinstance(summary, Mapping) or summary.get("rounds") != rounds:
         raise ValueError(f"summary.json does not count the {rounds} rounds of the metrics")
     per_client, spread = summary.get("clients") or {}, summary.get("client_accuracy") or {}
+    if not isinstance(summary.get("name"), str | None):
+        raise ValueError("summary.json has something else where the policy's name belongs")
     if not isinstance(summary.get("guarantee"), str) or not isinstance(per_client, Mapping):
         raise ValueError("summary.json lacks its guarantee or its clients")
     if not isinstance(spread, Mapping) or not all(isinstance(values, list) for values in per_client.values()):
@@ -146,6 +164,11 @@ def _check_summary(summary: Any, rounds: int) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_column(values: Any, count: int) -> bool:
+    fine = isinstance(values, list) and len(values) == count
+    return fine and all(value is None or _is_number(value) for value in values)
 
 
 def _are_clients(members: Any, clients: int) -> bool:

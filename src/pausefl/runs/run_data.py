@@ -60,15 +60,22 @@ class RunData:
 
     def picks(self) -> IntArray:
         """Return how often each client took part."""
-        members = [int(k) for record in self.records for k in record["members"]]
-        return np.bincount(np.array(members, dtype=np.int64), minlength=self.clients)
+        return self._times("members")
+
+    def _times(self, name: str) -> IntArray:
+        """Return in how many rounds each client is in this list of the records."""
+        named = [int(k) for record in self.records for k in record.get(name, ())]
+        return np.bincount(np.array(named, dtype=np.int64), minlength=self.clients)
 
     def expected_latency(self) -> FloatArray | None:
-        """Return each client's expected seconds; None if only a trace knows them and the run is not finished."""
+        """Return each client's expected seconds; None if only a trace knows them and the run is not finished.
+
+        They are those of the beginning: drift, jams and congestion are not in them.
+        """
         stored = self._per_client("latency")
         if stored is not None or self.settings.network.latency == "trace":
             return stored
-        return build_latency(self.settings.network).expected()
+        return build_latency(self.settings.network, self.settings.run.seed).expected()
 
     def sizes(self) -> FloatArray | None:
         """Return how much data each client has, once the run is finished."""
@@ -82,12 +89,8 @@ class RunData:
         """Return the epsilon that each client may still spend; None if nothing bounds it."""
         if not self.settings.privacy.enabled:
             return None
-        privacy = self.settings.privacy
-        schedule, mechanism = privacy.as_schedule(), privacy.as_mechanism()
-        counts, which = np.unique(self.picks(), return_inverse=True)
-        spent = [leaked(mechanism, schedule.budget, float(part))[0] for part in schedule.spent(counts)]
-        left: FloatArray = np.maximum(0.0, schedule.budget - np.array(spent))[which]
-        return left
+        tellings = self._times("signals") if any("signals" in record for record in self.records) else None
+        return epsilon_left(self.settings, self.picks(), tellings)
 
     def _per_client(self, name: str) -> FloatArray | None:
         stored = ((self.summary or {}).get("clients") or {}).get(name)
@@ -107,6 +110,19 @@ class RunData:
         """Return the clock when the smoothed accuracy first reached the target."""
         reached = np.flatnonzero(self.series("accuracy") >= target)
         return float(self.column("seconds")[reached[0]]) if len(reached) else None
+
+
+def epsilon_left(config: Config, picks: IntArray, tellings: IntArray | None = None) -> FloatArray:
+    """Return the epsilon left to clients that took part so often, and told so many signals if the run has any."""
+    schedule, mechanism, paid = config.privacy.as_schedule(), config.privacy.as_mechanism(), np.zeros(len(picks))
+    budget = schedule.budget
+    if tellings is not None and config.signals.kind != "bare":
+        schedule, telling = config.signals.as_signals().parts(schedule)
+        paid = telling.spent(tellings)
+    amounts, which = np.unique(schedule.spent(picks) + paid, return_inverse=True)
+    spent = [leaked(mechanism, budget, float(part))[0] for part in amounts]
+    left: FloatArray = np.maximum(0.0, budget - np.array(spent))[which]
+    return left
 
 
 def _smoothed(values: FloatArray) -> FloatArray:

@@ -5,33 +5,61 @@ from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
 
-from pausefl.errors import InvalidValueError
+from pausefl.errors import InvalidValueError, did_you_mean
 from pausefl.selection.annealing import Annealer, anneal
 from pausefl.selection.baselines import All, Fastest, Random
 from pausefl.selection.brute import Brute, solve_brute
 from pausefl.selection.clustered import ClusteredBySimilarity, ClusteredBySize
 from pausefl.selection.exact import Pause, solve_exact
 from pausefl.selection.objective import Objective, Solution
+from pausefl.selection.pause_auto import PauseAuto
+from pausefl.selection.peers import (
+    ActiveFL,
+    BanditScheduling,
+    CPowD,
+    CsUcb,
+    CsUcbQ,
+    FedCS,
+    Oort,
+    PowD,
+    RbcsF,
+    Refl,
+    RPowD,
+    TiFL,
+)
 from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.selection.sa_pause import PUBLISHED_KAPPA, SaPause, SaPauseAsPublished
 
 __all__ = [
     "POLICIES",
     "PUBLISHED_KAPPA",
+    "ActiveFL",
     "All",
     "Annealer",
+    "BanditScheduling",
     "Brute",
+    "CPowD",
     "Candidates",
     "ClusteredBySimilarity",
     "ClusteredBySize",
+    "CsUcb",
+    "CsUcbQ",
     "Fastest",
+    "FedCS",
     "Objective",
+    "Oort",
     "Pause",
+    "PauseAuto",
     "Policy",
+    "PowD",
+    "RPowD",
     "Random",
+    "RbcsF",
+    "Refl",
     "SaPause",
     "SaPauseAsPublished",
     "Solution",
+    "TiFL",
     "anneal",
     "check_options",
     "option_names",
@@ -42,6 +70,7 @@ __all__ = [
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     Pause.name: Pause,
+    PauseAuto.name: PauseAuto,
     SaPause.name: SaPause.of,
     SaPauseAsPublished.name: SaPauseAsPublished,
     Brute.name: Brute,
@@ -49,6 +78,18 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     All.name: All,
     ClusteredBySize.name: ClusteredBySize,
     ClusteredBySimilarity.name: ClusteredBySimilarity,
+    Oort.name: Oort,
+    PowD.name: PowD,
+    CPowD.name: CPowD,
+    RPowD.name: RPowD,
+    ActiveFL.name: ActiveFL,
+    TiFL.name: TiFL,
+    CsUcb.name: CsUcb,
+    CsUcbQ.name: CsUcbQ,
+    RbcsF.name: RbcsF,
+    BanditScheduling.name: BanditScheduling,
+    Refl.name: Refl,
+    FedCS.name: FedCS,
 }
 """What makes a policy; its arguments are the policy's options."""
 
@@ -62,8 +103,7 @@ def policy_by_name(name: str) -> Policy:
             "policy is 'fastest', which must know the latencies; pass pausefl.Fastest(expected={id: seconds})"
         )
     names = [*POLICIES, Fastest.name]
-    close = get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "or pass a Policy object"
+    hint = did_you_mean(name, names, "or pass a Policy object")
     raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(names)}; {hint}")
 
 

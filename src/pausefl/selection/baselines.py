@@ -24,6 +24,10 @@ class Random(Policy):
         drawn = candidates.tickets(np.arange(len(candidates)))
         return np.argpartition(drawn, candidates.m - 1)[: candidates.m]
 
+    def inclusion(self, candidates: Candidates) -> FloatArray:
+        """Return m/K for each of K candidates."""
+        return np.full(len(candidates), candidates.m / len(candidates))
+
 
 class All(Policy):
     """Everybody who is available, every round (FedAvg)."""

@@ -74,6 +74,11 @@ class Brute(Policy):
 
     __slots__ = ()
     name: ClassVar[str] = "brute"
+    needs = frozenset({"latency", "sizes"})
+
+    def maximises(self, candidates: Candidates) -> Objective:
+        """Return the reward."""
+        return candidates.objective
 
     def pick(self, candidates: Candidates) -> IntArray:
         """Return the best of all sets."""

@@ -33,6 +33,7 @@ class ClusteredBySize(Policy):
     __slots__ = ()
     name: ClassVar[str] = "clustered"
     size: ClassVar[str] = "at most m"
+    needs = frozenset({"sizes"})
 
     def pick(self, candidates: Candidates) -> tuple[IntArray, FloatArray]:
         """Draw one client from each bin."""
@@ -40,6 +41,17 @@ class ClusteredBySize(Policy):
         # Bins filled one after the other are the unit intervals of one line of masses.
         points = np.arange(candidates.m) + candidates.stream("clustered").random(candidates.m)
         return _weighted(order[_on_line(mass, points)])
+
+    def inclusion(self, candidates: Candidates) -> FloatArray:
+        """Return 1 - Π (1 - mass in the bin) over the bins; the order of equally large clients is given by tickets."""
+        order, mass = _canonical(candidates)
+        ends = np.minimum(np.cumsum(mass), candidates.m)
+        starts = np.concatenate([[0.0], ends[:-1]])
+        border = np.minimum(ends, np.floor(starts) + 1.0)  # where the bin ends in which the client's mass begins
+        chances = np.empty(len(order))
+        # Mass of 1 and more beyond the border fills a whole bin, and the client is sure to be drawn.
+        chances[order] = 1.0 - (1.0 - (border - starts)) * np.maximum(1.0 - (ends - border), 0.0)
+        return chances
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +63,7 @@ class ClusteredBySimilarity(Policy):
 
     name: ClassVar[str] = "clustered-similarity"
     size: ClassVar[str] = "at most m"
+    needs = frozenset({"sizes"})
     metric: Literal["angle", "l2", "l1"] = "angle"
     sketches: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False)
 

@@ -24,7 +24,7 @@ from pausefl.selection.objective import Objective, Solution, Tickets, tickets_fr
 from pausefl.selection.policy_contract import Candidates, Policy
 from pausefl.types import FloatArray, IntArray
 
-_SMALL = 4096
+SMALL = 4096
 """Up to this many clients a plain sort is quicker than avoiding it."""
 
 _SAMPLE = 8192
@@ -61,21 +61,21 @@ def exact(objective: Objective, tickets: Tickets) -> IntArray:
             return _fill(objective, unobserved, tickets)
     if m == len(ucb):
         return np.arange(m)
-    kept = _survivors(objective) if len(ucb) > _SMALL else np.arange(len(ucb))
+    kept = survivors(objective) if len(ucb) > SMALL else np.arange(len(ucb))
     threshold = _best_threshold(objective, kept)
     return _fill(objective, kept[ucb[kept] >= threshold], tickets)
 
 
-def _survivors(objective: Objective) -> IntArray:
+def survivors(objective: Objective) -> IntArray:
     """Return the clients that can belong to the optimum, or stand at its threshold."""
     m, count = objective.m, len(objective.ucb)
-    kept = _not_outrun(objective, slice(None))
+    kept = not_outrun(objective, slice(None))
     if objective.clusters is None or not objective.clustered:
         kept = _thinned(objective, kept) if len(kept) < 0.8 * count else kept
     else:
         while len(kept) < 0.8 * count:
             count = len(kept)
-            kept = _not_outrun(objective, kept)
+            kept = not_outrun(objective, kept)
     ucb: FloatArray = objective.ucb[kept]
     by_marginal = np.argpartition(_marginals(objective, kept), len(kept) - m)
     floor = float(ucb[by_marginal[len(kept) - m :]].min())
@@ -105,7 +105,7 @@ def _thinned(objective: Objective, subset: IntArray) -> IntArray:
     return survivors
 
 
-def _not_outrun(objective: Objective, subset: IntArray | slice) -> IntArray:
+def not_outrun(objective: Objective, subset: IntArray | slice) -> IntArray:
     """Drop from the subset who has m better clients among those that are faster."""
     ucb, score, m = objective.ucb[subset], objective.score[subset], objective.m
     # Where to cut is a matter of speed only, so a sample will do.
@@ -187,6 +187,11 @@ class Pause(Policy):
     __slots__ = ()
     name: ClassVar[str] = "pause"
     any_reward: ClassVar[bool] = False
+    needs = frozenset({"latency", "sizes"})
+
+    def maximises(self, candidates: Candidates) -> Objective:
+        """Return the reward."""
+        return candidates.objective
 
     def pick(self, candidates: Candidates) -> IntArray:
         """Return the optimum."""

@@ -9,19 +9,26 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from hashlib import blake2b
 from inspect import signature
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.selection.objective import Objective, Tickets
-from pausefl.types import BoolArray, ClientId, FloatArray, IntArray
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray, Seconds
 
 Positions: TypeAlias = IntArray | Sequence[int]
 """Which candidates are chosen: an array or a list of whole numbers from 0 to len(candidates) - 1."""
 
 Choice: TypeAlias = Positions | tuple[Positions, FloatArray | Sequence[float]]
 """What ``Policy.pick`` returns: positions, or a pair of positions and weights."""
+
+Need: TypeAlias = Literal["latency", "sizes", "loss", "accuracy", "forecast"]
+"""What a policy must know of clients: how long they take, how many examples they have, how well the model does on their
+data (its loss, its accuracy), and how likely they are to be there."""
+
+SIGNALS: tuple[Need, ...] = ("loss", "accuracy")
+"""Those needs that are worked out from a client's data: to tell one is a release, which has to be noised and paid."""
 
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
@@ -30,9 +37,11 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 class Candidates:
     """What a policy sees of a round: the clients it may choose from, as numpy columns of length ``len(candidates)``.
 
-    Candidates are the clients that are there and have budget left.  The columns are ``ucb``, ``score``, ``mean_speed``,
-    ``speed_bonus``, ``budget_left``, ``picks``, ``releases``, ``noise_level`` and ``sizes``.  They are read-only.  They
-    are worked out when a policy first asks for them.  They are those of this round, so copy what you want to keep.
+    Candidates are the clients that are there and have budget left.  The columns are ``ucb``, ``score``,
+    ``generalization``, ``mean_speed``, ``speed_bonus``, ``mean_seconds``, ``timings``, ``budget_left``,
+    ``next_release``, ``picks``, ``last_round``, ``releases``, ``noise_level``, ``sizes``, ``forecast``, and the signals
+    ``loss`` and ``accuracy``.  They are read-only.  They are worked out when a policy first asks for them.  They are
+    those of this round, so copy what you want to keep.
     ``available`` is a mask over all clients.  ``objective`` is what PAUSE maximises; a policy need not look at it.
 
     Attributes:
@@ -42,6 +51,9 @@ class Candidates:
         stream: A function of a name.  It returns a random generator for this round, the same one for the same name.
         set_range: How far apart the weights let two sets lie in everything but speed: PAUSE, eq. (setting C).
         rows: The row of each candidate, in order of arrival.  Rows are what ``Policy.learn`` is given.
+        slowest_seen: The longest answer of any client so far, in seconds; 0 before the first.
+        latency_spread: How far a latency is from what is usual for its client, as a standard deviation of logarithms:
+            0.1 is about 10 %.  It is measured over all clients, and 1 as long as nothing is known.
     """
 
     objective: Objective
@@ -49,6 +61,8 @@ class Candidates:
     all_ids: Sequence[ClientId] = field(repr=False)
     set_range: float
     round_number: int
+    slowest_seen: Seconds = 0.0
+    latency_spread: float = 1.0
     columns: Mapping[str, Callable[[], npt.NDArray[Any]]] = field(repr=False)  # of all clients, by name
     tickets: Tickets = field(repr=False)
     stream: Callable[[str], np.random.Generator] = field(repr=False)
@@ -77,6 +91,11 @@ class Candidates:
         return read_only(self.objective.score)
 
     @cached_property
+    def generalization(self) -> FloatArray:
+        """The part of ``score`` that comes from data that was used too little: alpha·g / m, without privacy."""
+        return self._column("generalization")
+
+    @cached_property
     def mean_speed(self) -> FloatArray:
         """Mean of tau_min / latency over the picks, and what was known before, from 0 to 1; 0 if nothing is known."""
         return self._column("mean_speed")
@@ -87,14 +106,34 @@ class Candidates:
         return self._column("speed_bonus")
 
     @cached_property
+    def mean_seconds(self) -> FloatArray:
+        """Mean of the latencies, in seconds; silence counts as the slowest answer seen; NaN if nothing is known."""
+        return self._column("mean_seconds")
+
+    @cached_property
+    def timings(self) -> IntArray:
+        """How often the client was timed, as far as that is still believed; 0 if nothing is known."""
+        return self._column("timings")
+
+    @cached_property
     def budget_left(self) -> FloatArray:
         """Share of the privacy budget that is left, from 1 (nothing released) to 0; its own word, where it gave one."""
         return self._column("budget_left")
 
     @cached_property
+    def next_release(self) -> FloatArray:
+        """The epsilon of the client's next release, as a share of that of its first, by its schedule."""
+        return self._column("next_release")
+
+    @cached_property
     def picks(self) -> IntArray:
         """In how many rounds the client took part."""
         return self._column("picks")
+
+    @cached_property
+    def last_round(self) -> IntArray:
+        """The number of the round in which the client last took part; 0 if it never did."""
+        return self._column("last_round")
 
     @cached_property
     def releases(self) -> IntArray:
@@ -112,11 +151,30 @@ class Candidates:
         return self._column("sizes")
 
     @cached_property
+    def forecast(self) -> FloatArray:
+        """How likely the client is to be there in a round, by how often it was; kept for policies that need it."""
+        return self._column("forecast")
+
+    @cached_property
+    def loss(self) -> FloatArray:
+        """The last that the client told of the model's loss on its data; noised, if it paid for it; NaN if nothing."""
+        return self._column("loss")
+
+    @cached_property
+    def accuracy(self) -> FloatArray:
+        """The last that the client told of the model's accuracy on its data, from 0 to 1; as ``loss``."""
+        return self._column("accuracy")
+
+    @cached_property
     def available(self) -> BoolArray:
         """Whether each of *all* clients, in order of arrival, is a candidate in this round."""
         mask = np.zeros(len(self.all_ids), dtype=np.bool_)
         mask[self.rows] = True
         return read_only(mask)
+
+    def everyone(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of *all* clients, in order of arrival, and not only of the candidates."""
+        return read_only(self.columns[name]())
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         everyone = self.columns[name]()
@@ -130,24 +188,71 @@ class Policy(ABC):
     otherwise in ``size``.  A policy that draws with replacement returns a pair: the positions, and for each a weight
     above 0; the weights sum to 1 and replace the usual aggregation weights.  ``pick`` must take all randomness from
     ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives the same choice, in any process), and
-    must not depend on the order of the candidates (so that permuting the clients permutes the choice).  What it has to
-    remember between rounds goes through ``learn``, ``state`` and ``restore``.  An option
+    must not depend on the order of the candidates (so that permuting the clients permutes the choice).  ``pick`` and
+    ``ask`` change nothing, since they may be called again for the same round.  What a policy has to remember between
+    rounds it notes in ``played`` or ``learn``, and it goes through ``state`` and ``restore``.  An option
     is kept in an attribute that is called like its argument, and does not change: ``settings`` describes it.
+
+    ``needs`` names what the policy must know of clients.  It may depend on options: set ``self.needs`` then.  A need
+    that is a signal (``loss``, ``accuracy``) is told by the members of a round together with their updates; or, if the
+    policy has a method ``ask``, by those that it asks before it picks.  Either way clients pay for what they tell.
+    ``minibatch`` says that a client may work out its signal on one minibatch, which is cheaper.
     """
 
     __slots__ = ()
     name: ClassVar[str]
     size: ClassVar[str] = "exactly m"  # or "at most m", "all"
     any_reward: ClassVar[bool] = True  # whether it honours a set function phi, or does not look at the reward at all
+    needs: frozenset[Need] = frozenset()
+    minibatch: ClassVar[bool] = False
 
     @abstractmethod
     def pick(self, candidates: Candidates) -> Choice:
         """Return the positions of the clients chosen for this round."""
 
+    def ask(self, candidates: Candidates) -> Positions:
+        """Return the positions of the clients that are to tell their signals before ``pick`` is called."""
+        return []
+
+    def maximises(self, candidates: Candidates) -> Objective | None:
+        """Return the objective whose exact optimum ``pick`` returns, so that a choice can be explained by it.
+
+        None is for policies that maximise nothing, or not exactly.
+        """
+        return None
+
+    def inclusion(self, candidates: Candidates) -> FloatArray | None:
+        """Return how likely each candidate was to be chosen in this round, for off-policy evaluation.
+
+        The probability is over this round's draws, given all that was known before them.  It is exact, or it is None:
+        for policies that do not draw, and where no exact value is at hand.
+        """
+        return None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants to hear signals before it picks."""
+        return type(self).ask is not Policy.ask
+
+    @property
+    def tells_chances(self) -> bool:
+        """Whether it may say how likely its choices are."""
+        return type(self).inclusion is not Policy.inclusion
+
+    @property
+    def signals(self) -> tuple[Need, ...]:
+        """Those of its needs that are worked out from clients' data."""
+        return tuple(need for need in SIGNALS if need in self.needs)
+
     @property
     def learns(self) -> bool:
         """Whether it wants to see the members' model updates."""
         return type(self).learn is not Policy.learn
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it wants to see who took part in a round."""
+        return type(self).played is not Policy.played
 
     def settings(self) -> str:
         """Describe the options, so that a saved state is not continued with others.
@@ -162,6 +267,14 @@ class Policy(ABC):
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
         """Take note of the model updates that these clients sent, a row each."""
+
+    def played(self, candidates: Candidates, members: IntArray) -> None:  # noqa: B027 - most policies do not care
+        """Take note of a round that is over: its candidates, and the positions of its members.
+
+        It is called once for each observed round, before the round is counted: picks, latencies and ``round_number``
+        are those that ``pick`` saw.  Signals are those told by now, so tell ``Selector.hear`` what the members of a
+        round say before you call ``Selector.observe``.
+        """
 
     def state(self) -> Mapping[str, Any]:
         """Return the arrays that ``restore`` needs to continue."""

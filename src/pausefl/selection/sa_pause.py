@@ -22,6 +22,7 @@ class SaPause(Policy):
     """SA-PAUSE: the same reward by annealing; takes any set function."""
 
     name: ClassVar[str] = "sa-pause"
+    needs = frozenset({"latency", "sizes"})
     how: Annealer = field(default_factory=Annealer)
     start: Literal["random"] | None = None
 
@@ -54,6 +55,7 @@ class SaPauseAsPublished(Policy):
     """
 
     name: ClassVar[str] = "sa-pause-as-published"
+    needs = frozenset({"latency", "sizes"})
     steps: int | None = None
     kappa: float = PUBLISHED_KAPPA
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError, PauseError, UserCodeError, is_finite, require, shown
-from pausefl.selection import Candidates, Policy, Solution
+from pausefl.selection import Candidates, Objective, Policy, Solution
+from pausefl.selection.policy_contract import Need
 from pausefl.selector.cohort import Cohort
 from pausefl.system.import_path import defined_at, reason
-from pausefl.types import ClientId, FloatArray, IntArray, Seconds
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray, Seconds
+
+_ROUNDING = 1e-9
 
 Expected: TypeAlias = Mapping[ClientId, Seconds | None] | Sequence[Seconds | None] | FloatArray
 """What is known of latencies: seconds by client, or for every client in order; None, NaN or left out: unknown."""
@@ -34,10 +37,22 @@ def checked_policy(policy: object) -> Policy:
             f"policy {policy.name!r} has size {_short(policy.size)!r}, but must have 'exactly m', 'at most m' or "
             f"'all'; mend it{_at(kind)}"
         )
+    if not isinstance(policy.needs, frozenset) or not policy.needs <= set(get_args(Need)):
+        raise InvalidValueError(
+            f"policy {policy.name!r} has needs {_short(policy.needs)}, but must have a frozenset of "
+            f"{', '.join(get_args(Need))}; mend it{_at(kind)}"
+        )
     return policy
 
 
-def ask(policy: Policy, candidates: Candidates) -> Solution:
+def asked(policy: Policy, candidates: Candidates) -> IntArray:
+    """Return the positions of those whom the policy wants to hear before it picks."""
+    with blaming(policy, "ask"):
+        positions = policy.ask(candidates)
+    return _checked_positions(policy, positions, candidates, 0, len(candidates), "ask")
+
+
+def chosen(policy: Policy, candidates: Candidates) -> Solution:
     """Return what the policy picks, with its worth; an answer that breaks its contract is refused."""
     with blaming(policy, "pick"):
         choice = policy.pick(candidates)
@@ -47,14 +62,54 @@ def ask(policy: Policy, candidates: Candidates) -> Solution:
             "objective.solution(…)"
         )
     positions, weights = choice if isinstance(choice, tuple) and len(choice) == 2 else (choice, None)
-    members = _checked_positions(policy, positions, candidates)
+    count, m = len(candidates), candidates.m
+    low, high = {"exactly m": (m, m), "at most m": (1, m), "all": (count, count)}[policy.size]
+    members = _checked_positions(policy, positions, candidates, low, high, "pick")
     return candidates.objective.solution(members, _checked_weights(policy, weights, len(members)))
+
+
+def maximised(policy: Policy, candidates: Candidates) -> Objective | None:
+    """Return what the policy says it maximises exactly, if anything."""
+    with blaming(policy, "maximises"):
+        told: object = policy.maximises(candidates)
+    if told is None or (isinstance(told, Objective) and len(told.ucb) == len(candidates)):
+        return told
+    raise InvalidValueError(
+        f"policy {policy.name!r} returned {_short(told)}, but must return an Objective of {len(candidates)} "
+        f"candidates, or None; {_mend(policy, 'maximises')}"
+    )
+
+
+def chances(policy: Policy, candidates: Candidates) -> FloatArray | None:
+    """Return how likely the policy was to choose each candidate, if it knows."""
+    with blaming(policy, "inclusion"):
+        told = policy.inclusion(candidates)
+    if told is None:
+        return None
+    try:
+        found = np.asarray(told, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    # NaN is in no range; sums of probabilities may be a rounding beyond 1.
+    if found.shape != (len(candidates),) or not ((found >= -_ROUNDING) & (found <= 1.0 + _ROUNDING)).all():
+        raise InvalidValueError(
+            f"policy {policy.name!r} returned {_short(told)}, but must return a probability for each of "
+            f"{len(candidates)} candidates, or None; {_mend(policy, 'inclusion')}"
+        )
+    clipped: FloatArray = np.clip(found, 0.0, 1.0)
+    return clipped
 
 
 def teach(policy: Policy, rows: IntArray, updates: FloatArray) -> None:
     """Show the policy the updates of these clients."""
     with blaming(policy, "learn"):
         policy.learn(rows, updates)
+
+
+def tell_played(policy: Policy, candidates: Candidates, members: IntArray) -> None:
+    """Tell the policy who took part, by position."""
+    with blaming(policy, "played"):
+        policy.played(candidates, members)
 
 
 def settings_of(policy: Policy) -> str:
@@ -103,17 +158,19 @@ def _at(thing: object) -> str:
     return f" at {place}" if place else ""
 
 
-def _checked_positions(policy: Policy, positions: object, candidates: Candidates) -> IntArray:
-    count, m = len(candidates), candidates.m
-    low, high = {"exactly m": (m, m), "at most m": (1, m), "all": (count, count)}[policy.size]
-    members = np.asarray(positions) if isinstance(positions, (list, np.ndarray)) else np.empty(0)
+def _checked_positions(
+    policy: Policy, positions: object, candidates: Candidates, low: int, high: int, method: str
+) -> IntArray:  # fmt: skip
+    count = len(candidates)
+    members = np.asarray(positions) if isinstance(positions, (list, np.ndarray)) else np.full(1, 0.5)
     whole = members.ndim == 1 and members.dtype.kind in "iu"
-    inside = whole and len(members) > 0 and members.min() >= 0 and members.max() < count
+    inside = members.shape == (0,) or (whole and members.min() >= 0 and members.max() < count)
     if not inside or not low <= len(members) <= high or len(np.unique(members)) < len(members):
         answer = members[:20].tolist() if whole else f"a {type(positions).__name__} ({_short(positions)})"
+        how_many = policy.size if method == "pick" else f"at most {high}"
         raise InvalidValueError(
-            f"policy {policy.name!r} returned {answer}, but must return an array or a list of {policy.size} distinct "
-            f"positions below {count}, with m = {m}; {_mend(policy, 'pick')}"
+            f"policy {policy.name!r} returned {answer}, but must return an array or a list of {how_many} distinct "
+            f"positions below {count}, with m = {candidates.m}; {_mend(policy, method)}"
         )
     return members.astype(np.int64)
 
@@ -177,6 +234,16 @@ def observed_updates(updates: Mapping[ClientId, FloatArray], members: Collection
     stacked = np.stack(flat)
     require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "drop the broken update")
     return stacked
+
+
+def among_members(named: Collection[ClientId], members: Collection[ClientId], argument: str) -> BoolArray:
+    """Return which of the members are named; a stranger is refused."""
+    if isinstance(named, str):
+        raise InvalidValueError(
+            f"{argument} is {shown(named)}, but must be a list of client ids; pass [{shown(named)}]"
+        )
+    _check_members(named, members)
+    return np.array([client in named for client in members], dtype=np.bool_)
 
 
 def _check_members(reported: Collection[ClientId], members: Collection[ClientId]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,10 +12,12 @@ import numpy as np
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, require, shown
 from pausefl.rewards import Reward, Terms, collisions, speed_bonus
 from pausefl.rng import stream, tickets
-from pausefl.selection import Candidates, Objective, Solution
-from pausefl.selection.policy_contract import read_only
+from pausefl.selection import Candidates, Objective, Policy, Solution
+from pausefl.selection.policy_contract import SIGNALS, read_only
 from pausefl.selector.cohort import Cohort
-from pausefl.types import BoolArray, ClientId, IntArray
+from pausefl.selector.reasons import Numbers, OpenRound, Reasons
+from pausefl.selector.speed_changes import believed_timings
+from pausefl.types import BoolArray, ClientId, IntArray, KeyArray
 
 Phi: TypeAlias = Callable[[Sequence[ClientId]], float]
 """A function of your own, of a set of client ids, that is added to the reward."""
@@ -25,13 +28,15 @@ class Selection:
     """Who takes part in a round, and why.
 
     ``terms`` says what each part of the reward contributed (their sum is ``value``); ``weights`` is set only by
-    policies that draw with replacement, and then replaces the usual aggregation weights.
+    policies that draw with replacement, and then replaces the usual aggregation weights.  ``reasons`` has the numbers
+    behind each member, by id, and who came closest and was left out: see :class:`~pausefl.selector.reasons.Reasons`.
     """
 
     round: int
     members: tuple[ClientId, ...]
     value: float
     terms: Mapping[str, float]
+    reasons: Reasons = field(repr=False, compare=False)
     weights: Mapping[ClientId, float] | None = None
 
     def __len__(self) -> int:
@@ -55,13 +60,19 @@ class Problem:
     phi: Phi | None
     seed: int
     number: int
+    memory: int | None = None
+
+    @property
+    def timings(self) -> IntArray:
+        """How often each client was timed, as far as that is still believed."""
+        return believed_timings(self.cohort, self.number, self.memory)
 
     def terms(self) -> Terms:
         """Return what each client would bring."""
         cohort = self.cohort
         speed = self.reward.mean_speed(cohort.rate, cohort.fastest_seen)
         return self.reward.terms(
-            speed, cohort.shares, cohort.picks, cohort.releases, cohort.timings,
+            speed, cohort.shares, cohort.picks, cohort.releases, self.timings,
             rounds=self.number - 1, m=self.per_round,
         )  # fmt: skip
 
@@ -70,8 +81,12 @@ class Problem:
         present, solvent = self.cohort.present, self.reward.budgets.solvent(self.cohort.releases)
         return present if solvent is None else present & solvent
 
-    def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int) -> IntArray:
-        """Return the rows of the clients that are present, available and have budget left; at least ``need``."""
+    def rows(self, available: Iterable[ClientId] | BoolArray | None, need: int, want: int | None = None) -> IntArray:
+        """Return the rows of the clients that are present, available, have budget left and do not wait after silence.
+
+        If these are fewer than ``want`` (as many as are needed, if it is not given), those whose wait ends first are
+        taken in.  Fewer than ``need`` with all who wait is an error.
+        """
         mask = self.cohort.present
         if available is not None:
             mask = mask & self._mask(available)
@@ -82,7 +97,22 @@ class Problem:
                 f"per_round is {self.per_round}, but only {len(rows)} available clients have budget left ({broke} have "
                 "spent theirs); wait for more clients, or call select(allow_fewer=True)"
             )
-        return rows
+        return self._without_waiting(rows, need if want is None else want)
+
+    def _without_waiting(self, rows: IntArray, want: int) -> IntArray:
+        if not (self.cohort.silences > 0).any():
+            return rows
+        until = self.cohort.waits_until()[rows]
+        waiting = until >= self.number
+        missing = want - int((~waiting).sum())
+        if missing > 0:
+            late = np.flatnonzero(waiting)
+            order = np.lexsort((self._tickets(rows[late]), until[late]))
+            waiting[late[order[:missing]]] = False
+        return rows[~waiting]
+
+    def _tickets(self, rows: IntArray) -> KeyArray:
+        return tickets(self.seed, "tickets", self.number, self.cohort.keys[rows])
 
     def candidates(self, terms: Terms, rows: IntArray) -> Candidates:
         """Return what the policy sees."""
@@ -92,17 +122,27 @@ class Problem:
             rows=read_only(rows),
             all_ids=cohort.ids,
             columns={
+                "generalization": lambda: reward.alpha * terms.generalization / self.per_round,
                 "mean_speed": lambda: reward.mean_speed(cohort.rate, cohort.fastest_seen),
-                "speed_bonus": lambda: speed_bonus(cohort.timings, self.number - 1, self.per_round),
+                "speed_bonus": lambda: speed_bonus(self.timings, self.number - 1, self.per_round),
+                "mean_seconds": lambda: np.where(cohort.timings > 0, cohort.seconds, np.nan),
+                "timings": lambda: self.timings,
                 "budget_left": lambda: terms.privacy,
+                "next_release": lambda: reward.budgets.next_release(cohort.releases),
                 "picks": lambda: cohort.picks,
+                "last_round": lambda: cohort.last,
                 "releases": lambda: cohort.releases,
                 "noise_level": lambda: cohort.noise,
                 "sizes": lambda: cohort.sizes,
+                # Laplace's rule of succession: nobody is sure to be there, and nobody is written off.
+                "forecast": lambda: (cohort.column("there") + 1.0) / (self.number + 1.0),
+                **{name: partial(cohort.column, name) for name in SIGNALS},
             },
             set_range=reward.set_range(self.per_round),
             round_number=self.number,
-            tickets=lambda at: tickets(self.seed, "tickets", self.number, cohort.keys[rows[at]]),
+            slowest_seen=cohort.slowest_seen,
+            latency_spread=cohort.latency_spread,
+            tickets=lambda at: self._tickets(rows[at]),
             stream=lambda purpose: stream(self.seed, purpose, self.number),
         )
 
@@ -115,21 +155,40 @@ class Problem:
         ucb, score = read_only(terms.ucb[part]), read_only(terms.score[part])
         return Objective(ucb, score, m, clusters, self.reward.collision, phi)
 
-    def selection(self, terms: Terms, rows: IntArray, solution: Solution) -> Selection:
-        """Return a solution as ids and reasons."""
+    def numbers(self, terms: Terms, rows: IntArray) -> Numbers:
+        """Return what is known of some clients, as reasons for a choice."""
+        cohort = self.cohort
+        return Numbers(
+            mean_speed=self.reward.mean_speed(cohort.rate[rows], cohort.fastest_seen),
+            timings=believed_timings(cohort, self.number, self.memory, rows),
+            ucb=terms.ucb[rows],
+            generalization=terms.generalization[rows],
+            budget_left=terms.privacy[rows],
+            score=terms.score[rows],
+            picks=cohort.picks[rows],
+            alpha=self.reward.alpha,
+            rounds=self.number - 1,
+            per_round=self.per_round,
+        )
+
+    def selection(self, terms: Terms, rows: IntArray, solution: Solution, policy: Policy | None = None) -> Selection:
+        """Return a solution as ids and reasons; with its policy, who was left out can be looked at too."""
         chosen = rows[solution.members]
         members = tuple(self.cohort.ids[row] for row in chosen.tolist())
+        numbers = self.numbers(terms, chosen)
         parts = {
             "speed": solution.minimum,
-            "generalization": self.reward.alpha * float(terms.generalization[chosen].sum()) / self.per_round,
-            "privacy": self.reward.gamma * float(terms.privacy[chosen].sum()) / self.per_round,
+            "generalization": self.reward.alpha * float(numbers.generalization.sum()) / self.per_round,
+            "privacy": self.reward.gamma * float(numbers.budget_left.sum()) / self.per_round,
         }
         if self.clusters is not None:
             parts["clusters"] = 0.0 - self.reward.collision * collisions(self.clusters[chosen])
         if self.phi is not None:
             parts["phi"] = float(self.phi(members))
         weights = None if solution.weights is None else dict(zip(members, solution.weights.tolist(), strict=True))
-        return Selection(self.number, members, solution.value, parts, weights)
+        some = None if len(rows) == len(self.cohort) else rows
+        decided = None if policy is None else OpenRound(self, policy, some, solution.members)
+        return Selection(self.number, members, solution.value, parts, Reasons(members, numbers, decided), weights)
 
     def _mask(self, available: Iterable[ClientId] | BoolArray) -> BoolArray:
         if isinstance(available, (str, Mapping)):

@@ -1,4 +1,4 @@
-"""What clients report of themselves, checked: their releases, the fraction of the budget that is left, the noise."""
+"""What clients report of themselves, checked: their releases, what is left of the budget, the noise, and signals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pausefl.errors import InvalidValueError, is_finite, require, shown
+from pausefl.selection.policy_contract import SIGNALS
 from pausefl.types import ClientId, FloatArray, IntArray
 
 
@@ -34,21 +35,34 @@ def reported_noise(noise: Mapping[ClientId, float | None] | None) -> tuple[list[
     return _numbers(noise, "noise", "noise of client", math.inf, "a finite number from 0")
 
 
+def reported_signals(
+    signals: Mapping[str, Mapping[ClientId, float | None]],
+) -> dict[str, tuple[list[ClientId], FloatArray]]:
+    """Return, for each signal, who told it and what; NaN: taken back."""
+    given = _mapping(signals, "signals")
+    for name in given:
+        require(name in SIGNALS, "signal", name, f"one of {', '.join(SIGNALS)}", "name one of them")
+    return {
+        str(name): _numbers(told, str(name), f"{name} of client", math.inf, "a finite number", least=-math.inf)
+        for name, told in given.items()
+    }
+
+
 def _numbers(
-    given: Mapping[ClientId, float | None] | None, name: str, whose: str, most: float, bound: str
+    given: Mapping[ClientId, float | None] | None, name: str, whose: str, most: float, bound: str, least: float = 0.0
 ) -> tuple[list[ClientId], FloatArray]:
     told = _mapping(given, name)
     values = np.full(len(told), np.nan)
     for place, (client, value) in enumerate(told.items()):
         if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
             continue
-        if not is_finite(value) or not 0.0 <= value <= most:
+        if not is_finite(value) or not least <= value <= most:
             require(False, f"{whose} {shown(client)}", value, bound, "None is unknown")
         values[place] = value
     return list(told), values
 
 
-def _mapping(given: Mapping[ClientId, Any] | None, name: str) -> Mapping[ClientId, Any]:
+def _mapping(given: Mapping[Any, Any] | None, name: str) -> Mapping[Any, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise InvalidValueError(f"{name} is a {type(given).__name__}, but must be a mapping; pass {{client: number}}")
     return {} if given is None else given

@@ -66,7 +66,8 @@ def stored_arguments(
     return {
         "sizes": sizes, "per_round": header["per_round"], "policy": policy or _policy(path, header), **header["reward"],
         "schedule": schedule, "clusters": arrays.get("clusters"), "phi": phi,
-        "prior": arrays.get("prior"), "seed": header["seed"],
+        "prior": arrays.get("prior"), "memory": header.get("memory"), "warm_up": header.get("warm_up", 0),
+        "seed": header["seed"],
     }  # fmt: skip
 
 
@@ -78,6 +79,8 @@ def _pairs(
     yield "number of clients", len(columns["sizes"]), len(kept["sizes"])
     for name in ("ids", "per_round", "policy", "class", "settings", "seed"):
         yield {"class": "policy's class", "settings": "policy"}.get(name, name), here[name], there[name]
+    yield "memory", here["memory"], there.get("memory")  # older files have neither
+    yield "warm_up", here["warm_up"], there.get("warm_up", 0)
     for name in WEIGHTS:
         yield name, here["reward"][name], there["reward"][name]
     if "schedules" in here or "schedules" in there:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,29 +21,53 @@ from pausefl.selector import checks, reports
 from pausefl.selector.client_schedules import Schedules, joined, plain, schedule_table, stored_schedules
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.decision import Phi, Problem, Selection, cluster_column
+from pausefl.selector.round_log import RoundLog
 from pausefl.selector.saved_arguments import WEIGHTS, check_same, stored_arguments, stored_phi
 from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import BoolArray, BudgetSchedule, ClientId, FloatArray, IntArray, Seconds
 
 _KIND = "selector"
-_COLUMNS = ("sizes", "picks", "releases", "timings", "rate", "present")
+_COLUMNS = ("sizes", "picks", "releases", "timings", "rate", "seconds", "last", "present")
+_SELDOM = ("silences", "provisional")
+"""Columns that are stored only if they say something."""
 
 
 class Selector:
     """Decides who takes part, learns from the latencies, and keeps its state through restarts.
 
-    ``sizes``: examples per client, by id, or a sequence for the ids 0 … K-1.  ``alpha`` weighs generalization (``beta``
-    its sharpness), ``gamma`` the privacy left under ``schedule``; ``zeta`` amplifies measured speed; ``tau_min`` is the
-    smallest possible latency (None: the smallest seen).  ``clusters`` names each client's cluster, and each collision
-    within one costs alpha·``rho``; ``phi`` is a function of your own, of a set of ids, added to the reward.  ``prior``:
-    seconds that are known of some clients before the first round, see ``expect``.
-
-    ``schedule`` is one for all clients, or a mapping that gives every client its own.  Equal ones are stored once: a
-    few different ones cost hardly more time than one.  Beyond about 1,000 different ones ``select`` gets slower.
+    Args:
+        sizes: Examples per client, by id, or a sequence for the ids 0 … K-1.
+        per_round: How many clients are chosen for a round.
+        policy: The name of a policy, or a policy of your own.
+        alpha: How much generalization weighs: data that is little used.
+        beta: How sharply generalization tells little-used data from much-used data.
+        gamma: How much the privacy that is left weighs.
+        zeta: Amplifies measured speed.
+        schedule: How a client spends its budget: one schedule for all clients, or a mapping that gives every client its
+            own.  Equal ones are stored once: a few different ones cost hardly more time than one.  Beyond about 1,000
+            different ones ``select`` gets slower.
+        tau_min: The smallest possible latency in seconds; None is the smallest seen.
+        clusters: The cluster of each client.
+        rho: What each collision within a cluster costs, times alpha.
+        phi: A function of your own, of a set of ids, that is added to the reward.
+        prior: Seconds that are known of some clients before the first round, see ``expect``.
+        memory: For how many rounds a measured speed is believed.  None is for ever, as in the paper.  With a number, a
+            client that was not picked for so many rounds is tried again, and one whose answers contradict its mean gets
+            a new mean, see :mod:`~pausefl.selector.speed_changes`.  Choose at least 20·K/m rounds for K clients and m
+            per round: then trying again takes at most 5 % of the places.
+        warm_up: The first so many answers of a client are provisional.  They count until later ones arrive, and are
+            then forgotten.
+        seed: Decides between clients that are equally good, and all random choices.
+        log: A file that gets a line of JSON for every observed round, with the reasons of the choice; see
+            :class:`~pausefl.selector.round_log.RoundLog`.  It is no part of the state: pass it again to ``load``.
 
     Picks are counted, and the estimate of what has leaked grows, when a round is observed; members that did not answer
     count too, since they may have released.  ``select`` may be asked again before: the round is decided once more, and
     equally if the same clients are available; only the last answer can be observed.
+
+    After s silences in a row a client is no candidate for the next 2^s - 1 rounds (at most 1,023), so that one that is
+    dead costs only about log2(n) timeouts in n rounds, see :meth:`~pausefl.selector.cohort.Cohort.waits_until`.  If too
+    few others are there for a round, those whose wait ends first are candidates all the same.  ``join`` ends a wait.
 
     Law: a selector that was saved and loaded continues to the bit; permuting the clients permutes the choices.
 
@@ -69,7 +94,10 @@ class Selector:
         rho: float = 0.0,
         phi: Phi | None = None,
         prior: checks.Expected | None = None,
+        memory: int | None = None,
+        warm_up: int = 0,
         seed: int = 0,
+        log: str | os.PathLike[str] | None = None,
     ) -> None:
         self._cohort = Cohort(sizes)
         budgets = Budgets(schedule_table(schedule, self._cohort.ids))
@@ -83,15 +111,17 @@ class Selector:
                 f"phi is set, but policy {self._policy.name!r} cannot honour it; use 'sa-pause' or 'brute'"
             )
         self._seed = _whole(seed, "seed", 0)
+        self._memory = None if memory is None else _whole(memory, "memory", 1)
+        self._warm_up = _whole(warm_up, "warm_up", 0)
         self._per_round = _whole(per_round, "per_round", 1)
-        if self._per_round > len(self._cohort):
-            raise NotEnoughClientsError(
-                f"per_round is {per_round}, but only {len(self._cohort)} clients joined; pick fewer or let more join"
-            )
+        self._check_joined(self._per_round)
         require(rho == 0.0 or clusters is not None, "rho", rho, "0 without clusters", "pass clusters as well")
         self._clusters = None if clusters is None else cluster_column(clusters, self._cohort.ids)
+        self._log = None if log is None else RoundLog(log)
         self._rounds = 0
         self._pending: tuple[Selection, IntArray] | None = None
+        self._pending_per_round = self._per_round
+        self._there: IntArray | None = None  # the candidates of the open round, for policies that look back at them
         self._prior = checks.expected_seconds({} if prior is None else prior, self._cohort)
         self._cohort.expect(self._prior, floor=tau_min)
 
@@ -139,51 +169,153 @@ class Selector:
         return self._reward.budgets.spent(self._cohort.releases)
 
     def select(
-        self, available: Iterable[ClientId] | BoolArray | None = None, *, allow_fewer: bool = False
+        self,
+        available: Iterable[ClientId] | BoolArray | None = None,
+        *,
+        allow_fewer: bool = False,
+        per_round: int | None = None,
     ) -> Selection:
         """Choose the members of the next round among the available clients (ids, or a mask in order of arrival).
 
-        Fewer of them than ``per_round`` is an error, or with ``allow_fewer`` a smaller round.
+        Fewer of them than ``per_round`` is an error, or with ``allow_fewer`` a smaller round.  A ``per_round`` given
+        here is for this round only, for example to ask more clients than are waited for.
         """
-        problem = self.problem()
-        rows = problem.rows(available, need=1 if allow_fewer or self._policy.size == "all" else self._per_round)
+        problem, rows = self._round(available, allow_fewer, per_round)
+        if self._log is not None:
+            self._log.begin(self._rounds)
         terms = problem.terms()
-        solution = checks.ask(self._policy, problem.candidates(terms, rows))
-        chosen = problem.selection(terms, rows, solution)
-        self._pending = chosen, rows[solution.members]
+        solution = checks.chosen(self._policy, problem.candidates(terms, rows))
+        chosen = problem.selection(terms, rows, solution, self._policy)
+        self._close_reasons()
+        if self._log is not None:
+            _ = chosen.reasons.left_out  # worked out now: what is told until the round is observed may change it
+        self._pending, self._pending_per_round = (chosen, rows[solution.members]), problem.per_round
+        self._there = rows if "forecast" in self._policy.needs or self._policy.remembers else None
         return chosen
 
+    def asked(
+        self,
+        available: Iterable[ClientId] | BoolArray | None = None,
+        *,
+        allow_fewer: bool = False,
+        per_round: int | None = None,
+    ) -> tuple[ClientId, ...]:
+        """Return whom the policy wants to hear before it picks: ask them, and tell ``hear`` what they say.
+
+        Most policies ask nobody.  Call it before ``select``, with the same arguments.
+        """
+        if not self._policy.asks:
+            return ()
+        problem, rows = self._round(available, allow_fewer, per_round)
+        positions = checks.asked(self._policy, problem.candidates(problem.terms(), rows))
+        return tuple(self._cohort.ids[row] for row in rows[positions].tolist())
+
+    def chances(
+        self,
+        available: Iterable[ClientId] | BoolArray | None = None,
+        *,
+        allow_fewer: bool = False,
+        per_round: int | None = None,
+    ) -> dict[ClientId, float] | None:
+        """Return how likely each candidate is to be chosen by ``select``; None if the policy does not know exactly.
+
+        Call it beside ``select``, with the same arguments and before the round is observed.  Log it with the members
+        and their latencies: then other policies can be judged by the same rounds, see
+        :mod:`pausefl.runs.off_policy`.
+
+        >>> Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=2, policy="random").chances(["a", "b"], per_round=1)
+        {'a': 0.5, 'b': 0.5}
+        """
+        if not self._policy.tells_chances:
+            return None
+        problem, rows = self._round(available, allow_fewer, per_round)
+        found = checks.chances(self._policy, problem.candidates(problem.terms(), rows))
+        if found is None:
+            return None
+        return {self._cohort.ids[row]: chance for row, chance in zip(rows.tolist(), found.tolist(), strict=True)}
+
+    def hear(self, signals: Mapping[str, Mapping[ClientId, float | None]]) -> None:
+        """Take over signals that clients told, by name: how well the model does on their data.
+
+        A signal is computed from data, so to tell it is a release.  The client has to noise it and to pay for it before
+        it comes here.  Policies see the last one of each client.  None takes it back.
+
+        >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1)
+        >>> sel.hear({"loss": {"a": 0.3, "c": 2.1}})
+        >>> sel.cohort.column("loss").tolist()
+        [0.3, nan, 2.1]
+        """
+        for name, told in reports.reported_signals(signals).items():
+            self._cohort.write(name, self._cohort.rows(told[0]), told[1])
+
     def observe(
-        self, latencies: Mapping[ClientId, Seconds | None], updates: Mapping[ClientId, FloatArray] | None = None
+        self,
+        latencies: Mapping[ClientId, Seconds | None],
+        updates: Mapping[ClientId, FloatArray] | None = None,
+        *,
+        provisional: Collection[ClientId] = (),
+        late: Collection[ClientId] = (),
     ) -> None:
         """Close the round: seconds per member; None, or a member left out, is no answer.
 
-        ``updates`` (the members' model updates, flattened) matter only to policies that compare them.
+        ``updates`` (the members' model updates, flattened) matter only to policies that compare them.  What members
+        told of a signal goes to ``hear`` before.  Of members that are ``provisional`` this latency counts only until
+        another one is known, e.g. because their process has just started.
+        Members that are ``late`` were not waited for, because others had answered.  Nothing is known of their speed.
+        One that is late once stays a candidate.  One that is late again waits as a silent one does.  When it answers
+        after all, tell ``expect``, which ends its wait.
+
+        >>> sel = Selector(sizes={"a": 1}, per_round=1)
+        >>> for seconds, cold in [(9.0, ["a"]), (0.5, []), (9.0, ["a"])]:
+        ...     sel.observe(dict.fromkeys(sel.select(), seconds), provisional=cold)
+        >>> sel.cohort.seconds.tolist()
+        [0.5]
         """
         if self._pending is None:
             raise OutOfOrderError("observe was called with no open round; call select first")
         chosen, rows = self._pending
         seconds = checks.observed_seconds(latencies, chosen.members)
-        if updates:
-            learned = checks.observed_updates(updates, chosen.members)
+        early = checks.among_members(provisional, chosen.members, "provisional")
+        untimed = checks.among_members(late, chosen.members, "late") & np.isnan(seconds)
+        learned = checks.observed_updates(updates, chosen.members) if updates else None
+        if self._log is not None:
+            self._log.write(chosen, seconds)
+        self._close_reasons()
+        if updates and learned is not None:
             row_of = dict(zip(chosen.members, rows.tolist(), strict=True))
             checks.teach(self._policy, np.array([row_of[client] for client in updates]), learned)
-        self._cohort.observe(rows, seconds, floor=self._reward.tau_min)
+        if self._policy.remembers:
+            problem, there = self._open_problem(), rows if self._there is None else self._there
+            candidates = problem.candidates(problem.terms(), there)
+            checks.tell_played(self._policy, candidates, np.searchsorted(there, rows))
         self._rounds += 1
+        if self._warm_up:
+            answers = self._cohort.column("answers")[rows]
+            early |= answers < self._warm_up
+            self._cohort.write("answers", rows, answers + ~np.isnan(seconds))
+        self._cohort.observe(
+            rows, seconds, floor=self._reward.tau_min, number=self._rounds, provisional=early, untimed=untimed,
+            memory=self._memory,
+        )  # fmt: skip
+        if self._there is not None and "forecast" in self._policy.needs:
+            self._cohort.write("there", self._there, self._cohort.column("there")[self._there] + 1.0)
         self._pending = None
 
-    def expect(self, latencies: checks.Expected) -> None:
+    def expect(self, latencies: checks.Expected, *, provisional: bool = False) -> None:
         """Take over what is known of latencies without a round, e.g. from a rehearsal: by id, or one for every client.
 
         It counts as one timing: it enters a client's mean speed like the latency of a round, and the client is no more
-        one that was never tried.  It is no pick and no release.  None, NaN, or a client left out, is not known.
+        one that was never tried.  It is no pick and no release.  None, NaN, or a client left out, is not known.  If it
+        is ``provisional``, it counts only until the latency of a round is known.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
         >>> sel.expect({"a": 0.9, "b": 0.1, "c": 0.5})
         >>> sel.select().members
         ('b',)
         """
-        self._cohort.expect(checks.expected_seconds(latencies, self._cohort), floor=self._reward.tau_min)
+        known = checks.expected_seconds(latencies, self._cohort)
+        self._close_reasons()
+        self._cohort.expect(known, floor=self._reward.tau_min, provisional=provisional)
 
     def report(
         self,
@@ -216,6 +348,7 @@ class Selector:
         loud, levels = reports.reported_noise(noise)
         rows, told, noisy = (self._cohort.rows(clients) for clients in (counted, tellers, loud))
         budgets = self._reward.budgets
+        self._close_reasons()
         self._cohort.releases[rows] = counts
         budgets.recount(rows, self._cohort.releases)
         if len(told):
@@ -243,6 +376,7 @@ class Selector:
             column = cluster_column(clusters or {}, list(sizes))
         elif clusters is not None:
             raise InvalidValueError("clusters are given, but this selector has none; pass clusters when it is made")
+        self._close_reasons()
         self._cohort.join(sizes)
         self._reward.budgets.table = table
         if self._clusters is not None and column is not None:
@@ -252,6 +386,7 @@ class Selector:
 
     def leave(self, ids: Iterable[ClientId]) -> None:
         """Take clients out of the candidates; one that leaves in an open round can still be observed."""
+        self._close_reasons()
         self._cohort.leave(ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -269,7 +404,11 @@ class Selector:
             "settings": checks.settings_of(self._policy),
             "ids": None if isinstance(cohort.ids, range) else [i if isinstance(i, str) else int(i) for i in cohort.ids],
             "fastest_seen": cohort.fastest_seen if math.isfinite(cohort.fastest_seen) else None,
+            "slowest_seen": cohort.slowest_seen,
+            "surprise": [cohort.surprise, cohort.surprises],
             "per_round": self._per_round,
+            "memory": self._memory,
+            "warm_up": self._warm_up,
             "seed": self._seed,
             "rounds": self._rounds,
             "phi": stored_phi(self._phi),
@@ -277,6 +416,8 @@ class Selector:
         arrays: dict[str, Any] = {name: getattr(cohort, name) for name in _COLUMNS}
         if not np.isnan(cohort.noise).all():
             arrays["noise"] = cohort.noise
+        arrays |= {name: column for name in _SELDOM if (column := getattr(cohort, name)).any()}
+        arrays |= {f"extra.{name}": column for name, column in cohort.extra.items()}
         arrays |= self._reward.budgets.state()
         if self._reward.budgets.table.column is not None:
             arrays["schedule_of"] = self._reward.budgets.table.column
@@ -289,6 +430,10 @@ class Selector:
             chosen, arrays["pending"] = self._pending
             if chosen.weights is not None:
                 arrays["pending_weights"] = np.array([chosen.weights[i] for i in chosen.members])
+            if self._there is not None:
+                arrays["pending_there"] = self._there
+            if self._pending_per_round != self._per_round:
+                arrays["pending_per_round"] = np.array(self._pending_per_round)
         arrays |= {f"policy.{name}": value for name, value in checks.state_of(self._policy).items()}
         return header, arrays
 
@@ -300,10 +445,14 @@ class Selector:
         policy: str | Policy | None = None,
         schedule: Schedules | None = None,
         phi: Phi | None = None,
+        log: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Continue from a saved state; policies, schedules and functions of your own must be passed again, the same."""
+        """Continue from a saved state; policies, schedules and functions of your own must be passed again, the same.
+
+        The ``log`` goes on where the state does: lines of later rounds are cut off, since these are played again.
+        """
         header, arrays = read_state(path, _KIND)
-        self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi))
+        self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi), log=log)
         self.restore(header, arrays)
         return self
 
@@ -313,26 +462,69 @@ class Selector:
         Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.
         """
         check_same(self.state(), (header, arrays), self._policy)
+        self._close_reasons()
+        if self._log is not None:
+            self._log.restored()
         self._cohort.restore(
-            {name: np.array(arrays[name]) for name in (*_COLUMNS, "noise") if name in arrays},
+            {
+                name: np.array(arrays[name])
+                for name in arrays
+                if name in (*_COLUMNS, *_SELDOM, "noise") or name.startswith("extra.")
+            },
             math.inf if header["fastest_seen"] is None else header["fastest_seen"],
+            header.get("slowest_seen", 0.0),
+            tuple(header.get("surprise", (0.0, 0))),
         )
         self._reward.budgets.restore(arrays)
         self._rounds = header["rounds"]
         with checks.blaming(self._policy, "restore"):
             self._policy.restore(arrays_under("policy", arrays))
-        self._pending = None
+        self._pending, self._there = None, arrays.get("pending_there")
+        self._pending_per_round = int(arrays.get("pending_per_round", self._per_round))
         if "pending" in arrays:
             self._reopen(arrays["pending"], arrays.get("pending_weights"))
 
     def problem(self) -> Problem:
         """Return the round that is to be decided next, for whoever wants to look behind the choice."""
         return Problem(
-            self._cohort, self._reward, self._per_round, self._clusters, self._phi, self._seed, self._rounds + 1
-        )
+            self._cohort, self._reward, self._per_round, self._clusters, self._phi, self._seed, self._rounds + 1,
+            self._memory,
+        )  # fmt: skip
+
+    def _round(
+        self, available: Iterable[ClientId] | BoolArray | None, allow_fewer: bool, per_round: int | None
+    ) -> tuple[Problem, IntArray]:
+        """Return the round to decide, with as many members as are asked for, and the rows of its candidates."""
+        problem, everybody = self.problem(), self._policy.size == "all"
+        if per_round is not None:
+            problem = replace(problem, per_round=_whole(per_round, "per_round", 1))
+            if not (allow_fewer or everybody):
+                self._check_joined(problem.per_round)
+        if everybody:
+            return problem, problem.rows(available, need=1)
+        if not allow_fewer:
+            return problem, problem.rows(available, problem.per_round)
+        # Beyond what the selector was made for, nobody is asked who was silent and waits.
+        return problem, problem.rows(available, 1, min(problem.per_round, self._per_round))
+
+    def _check_joined(self, per_round: int) -> None:
+        if per_round > len(self._cohort):
+            raise NotEnoughClientsError(
+                f"per_round is {per_round}, but only {len(self._cohort)} clients joined; pick fewer or let more join"
+            )
+
+    def _close_reasons(self) -> None:
+        """Let go of the open round, before anything is told that it was not decided on."""
+        if self._pending is not None:
+            self._pending[0].reasons.close()
+
+    def _open_problem(self) -> Problem:
+        """Return the round that is open, as it was decided."""
+        return replace(self.problem(), per_round=self._pending_per_round)
 
     def _reopen(self, members: IntArray, weights: FloatArray | None) -> None:
-        problem, everyone = self.problem(), np.arange(len(self._cohort))
+        problem = self._open_problem()
+        everyone = np.arange(len(self._cohort))
         terms = problem.terms()
         solution: Solution = problem.objective(terms, everyone).solution(members, weights)
         self._pending = problem.selection(terms, everyone, solution), members

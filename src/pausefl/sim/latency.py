@@ -138,6 +138,53 @@ class Quantile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FlooredLognormal:
+    """Log-normal latencies, floored: max(floor, X_k), where X_k has mean_k and a logarithm with deviation ``spread``.
+
+    In contrast to ``Quantile`` means may lie below the floor, and what is expected is told after it.
+
+    >>> FlooredLognormal(np.array([0.5, 0.01]), spread=0.5, floor=0.05).expected().round(4).tolist()
+    [0.5, 0.05]
+    """
+
+    means: FloatArray
+    spread: float
+    floor: Seconds
+
+    def __post_init__(self) -> None:
+        for name, value in (("spread", self.spread), ("floor", self.floor)):
+            require(is_finite(value) and value > 0.0, name, value, "a finite number above 0", "raise it")
+        fine = bool((np.isfinite(self.means) & (self.means > 0.0)).all())
+        require(fine, "means", "not positive, or not finite", "seconds above 0", "check the clients' means")
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """Draw one round's latency of every client."""
+        return np.maximum(self.floor, np.exp(rng.normal(self._location(), self.spread)))
+
+    def expected(self) -> FloatArray:
+        """Return each client's expected latency: the mass at the floor, and the part above it."""
+        below = (math.log(self.floor) - self._location()) / self.spread
+        expected: FloatArray = self.floor * ndtr(below) + self.means * ndtr(self.spread - below)
+        return expected
+
+    def mean_speed(self, tau_min: Seconds) -> FloatArray:
+        """Return each client's expectation of tau_min / latency: the mass at the floor, and the part above it."""
+        place = self._location()
+        below = (math.log(self.floor) - place) / self.spread
+        above = np.exp(0.5 * self.spread**2 - place) * ndtr(-self.spread - below)
+        speed: FloatArray = tau_min * (ndtr(below) / self.floor + above)
+        return speed
+
+    def _location(self) -> FloatArray:
+        """Return the mean of each client's logarithm."""
+        place: FloatArray = np.log(self.means) - 0.5 * self.spread**2
+        return place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """Recorded latencies, a row per round and a column per client; each round draws one of the rows."""
 

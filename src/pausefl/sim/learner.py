@@ -41,6 +41,18 @@ class RecordNoise:
         require(fine, "deviations", "an array with other values", "finite numbers from 0, one per member", "check them")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientScores:
+    """How good a model is on the data of some clients, one entry per client.
+
+    ``loss`` is the mean over so many ``records`` of their losses, each clipped first; ``accuracy`` goes from 0 to 1.
+    """
+
+    loss: FloatArray
+    accuracy: FloatArray
+    records: IntArray
+
+
 class Learner(Protocol):
     """Trains clients from a flat model, and scores it.
 
@@ -86,6 +98,15 @@ class Learner(Protocol):
 
     def client_accuracies(self, model: Vector) -> npt.NDArray[np.float64]:
         """Return a model's accuracy (percent) on each client's own data."""
+        ...
+
+    def client_scores(
+        self, model: Vector, members: IntArray, bound: float, minibatch_of: int | None = None
+    ) -> ClientScores:
+        """Score a model on these clients' own training data; the loss of each record is clipped to 0 … ``bound``.
+
+        With ``minibatch_of`` only the first minibatch that the client has in that round counts.
+        """
         ...
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:

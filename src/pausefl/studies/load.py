@@ -7,7 +7,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, did_you_mean
 from pausefl.studies.measured.study import MeasuredStudy
 from pausefl.studies.study import Study
 from pausefl.studies.trained import TrainedStudy
@@ -32,7 +32,9 @@ def load_study(name: str) -> Study:
     elif path.suffix == ".toml" and path.is_file():
         content = read_toml(path)
     else:
-        raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(study_names())}; check it")
+        known = study_names()
+        hint = did_you_mean(path.stem, known, "check it")
+        raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(known)}; {hint}")
     about = content.pop("study", None)
     if not isinstance(about, Mapping):
         raise ConfigError(f"{name} has no [study] section; copy one of the paper's")

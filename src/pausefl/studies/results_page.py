@@ -22,6 +22,9 @@ CHARTS = {
 }
 """The charts that are figures of the paper, or of a study beyond it; the report has the rest."""
 
+PAGES = {"budgets": "choosing.md", "field": "field.md", "units": "units.md", "weights": "weights.md"}
+"""Measured studies that have a page of their own."""
+
 
 def write_results(folder: Path, page: Path, made_with: str) -> Path:
     """Write the page, with its charts in ``images`` beside it."""
@@ -57,6 +60,8 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
         table = evidence.tables[name]
         seeds = len({row.get("seed") for row in table.rows})
         said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
+        if name in PAGES:
+            said += [f"What it says is on [a page of its own]({PAGES[name]}).", ""]
         prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same
         return said + _pictures(
             write_images(table.kind.report(table.rows, name), images, formats=("png",), prefix=prefix)

@@ -84,6 +84,9 @@ class Measurement(Section):
     columns: ClassVar[Mapping[str, type[float] | type[str]]]
     """The columns of its rows, and whether they are numbers or words; no other measurement may have all of them."""
 
+    resumable: ClassVar[bool] = False
+    """Whether ``rows`` takes ``known``, the rows that were measured before and are not wanted again."""
+
     @abstractmethod
     def rows(self, progress: Progress = lambda _: None) -> Iterator[Row]:
         """Measure, and yield one row after the other (times depend on the machine, all else on the settings)."""

@@ -38,6 +38,7 @@ _VARIANTS = {
     "": (),
     "(no privacy)": ("privacy.enabled=false",),
     "(matched)": ("server.aggregation=matched", "server.average=0.97"),
+    "(leaks un-noised losses)": ("signals.kind=bare",),
     "(rehearsed)": ("network.rehearsal=true",),
 }
 """What may follow a policy's name, and what it sets."""

@@ -22,6 +22,12 @@ def is_mount_point(path: Path, table: Path = _TABLE) -> bool:
     return any(point == real for point, _ in _mounts(table))
 
 
+def mount_points_below(folder: Path, table: Path = _TABLE) -> list[str]:
+    """Return where something is mounted at or below this folder, also single files."""
+    real = Path(os.path.realpath(folder))
+    return [point for point, _ in _mounts(table) if Path(point).is_relative_to(real)]
+
+
 def forgetful_file_system(path: Path, table: Path = _TABLE) -> str | None:
     """Return what is known to forget the files of this path, in a few words; None if nothing is known.
 

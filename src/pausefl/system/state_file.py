@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from io import BufferedReader
 from pathlib import Path
@@ -56,22 +56,13 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return header and arrays; a file that is damaged, cut short or of another version or kind is refused."""
     with _opened(path) as file:
-        words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
-        if len(words) != 3 or words[0] != _MAGIC:
-            raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
-        if words[1] != str(VERSION):
-            raise StateFileError(
-                f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the "
-                "release that wrote it"
-            )
+        checksum = _first_line(path, file)
         payload = bytearray(os.fstat(file.fileno()).st_size - file.tell())
         file.readinto(payload)
-    if words[2] != _digest(payload):
+    if checksum != _digest(payload):
         raise StateFileError(f"{path} is damaged or cut short (checksum differs); go back to an older copy")
     start = payload.index(b"\n") + 1
-    described = json.loads(payload[:start])
-    if described["kind"] != kind:
-        raise StateFileError(f"{path} holds a {described['kind']!r}, but a {kind!r} is wanted; name another file")
+    described = _described(path, bytes(payload[:start]), kind)
     arrays = {}
     for name, (kind_of, shape) in described["arrays"].items():
         dtype = np.dtype(kind_of)
@@ -81,6 +72,38 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         arrays[name] = array if array.flags.aligned else array.copy()
         start += count * dtype.itemsize
     return described["header"], arrays
+
+
+def glance_at_state(
+    path: str | os.PathLike[str], kind: str, wanted: Collection[str]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return the header and a few arrays without reading the rest, and so without its checksum.
+
+    For showing what a file says, however large its model is.  What decides anything must come from ``read_state``.
+    """
+    with _opened(path) as file:
+        _first_line(path, file)
+        described = _described(path, file.readline(), kind)
+        arrays, start = {}, file.tell()
+        for name, (kind_of, shape) in described["arrays"].items():
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind_of).itemsize
+            if name in wanted:
+                file.seek(start)
+                content = file.read(size)
+                if len(content) < size:
+                    raise StateFileError(f"{path} is cut short; go back to an older copy")
+                arrays[name] = np.frombuffer(content, dtype=kind_of).reshape(shape)
+            start += size
+    return described["header"], arrays
+
+
+def is_state(path: str | os.PathLike[str], kind: str) -> bool:
+    """Say whether a file is a state file of this kind; it may be damaged all the same."""
+    try:
+        glance_at_state(path, kind, ())
+    except StateFileError:
+        return False
+    return True
 
 
 def arrays_under(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -95,9 +118,14 @@ def arrays_under(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[st
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
+    write_whole_bytes(path, text.encode())
+
+
+def write_whole_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -119,6 +147,30 @@ def _opened(path: str | os.PathLike[str]) -> BufferedReader:
         raise StateMissingError(f"{path} does not exist; name a file that save() wrote") from None
     except OSError as error:
         raise StateFileError(f"{path} cannot be read ({error.strerror}); name a file that save() wrote") from None
+
+
+def _first_line(path: str | os.PathLike[str], file: BufferedReader) -> str:
+    """Return the checksum that a state file claims for the rest of it; another kind of file is refused."""
+    words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
+    if len(words) != 3 or words[0] != _MAGIC:
+        raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
+    if words[1] != str(VERSION):
+        raise StateFileError(
+            f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the "
+            "release that wrote it"
+        )
+    return words[2]
+
+
+def _described(path: str | os.PathLike[str], line: bytes, kind: str) -> dict[str, Any]:
+    """Return what the second line says of the rest; a state of another kind is refused."""
+    try:
+        described: dict[str, Any] = json.loads(line)
+    except ValueError:
+        raise StateFileError(f"{path} is damaged or cut short; go back to an older copy") from None
+    if described["kind"] != kind:
+        raise StateFileError(f"{path} holds a {described['kind']!r}, but a {kind!r} is wanted; name another file")
+    return described
 
 
 def _digest(*parts: bytes | bytearray | memoryview) -> str:

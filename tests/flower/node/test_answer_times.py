@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import time
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from flwr.app import Array
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pausefl.errors import InvalidValueError
-from pausefl.flower.node import executor
+from pausefl.flower.node import executor, noise_time
 from pausefl.flower.node import guard as guarding
 from pausefl.flower.node.box import Box, BoxError, pack
-from pausefl.flower.node.guard import leaves, time_limit_within
+from pausefl.flower.node.guard import Guard, leaves, time_limit_within
+from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.owner.kept_replies import Place
+from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reply
+from pausefl.privacy import Gaussian
 
 LAUNCHED = 1000.0
 
@@ -81,6 +88,103 @@ def test_with_a_fixed_time_a_reply_is_kept_at_one(
     clock.box_takes(took, monkeypatch, fails=fails)
     guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
     assert times == [LAUNCHED + kept]
+
+
+@pytest.mark.parametrize("took", [1.0, 24.0])
+def test_a_signal_while_a_reply_is_held_back_does_not_have_it_kept_earlier(
+    took: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower raises SystemExit on a signal; a reply that is kept at once would show that the app had ended."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    times, sleep = [], clock.sleep
+
+    def broken(seconds: float) -> None:
+        if seconds > 3.0 and not times:
+            sleep(3.0)
+            raise SystemExit
+        sleep(seconds)
+
+    monkeypatch.setattr(clock, "sleep", broken)
+    monkeypatch.setattr(Place, "keep", lambda place, reply: times.append(clock.now))
+    clock.box_takes(took, monkeypatch)
+    guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+    assert times == [LAUNCHED + 35.0]
+
+
+def test_a_model_whose_noise_might_take_too_long_is_refused_before_its_charge(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server chooses its size, and at the edge a little would decide whether an answer leaves in time."""
+    logging.getLogger("flwr").propagate = True
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    for kind, seconds, charges in (("laplace", 1e-9, 0), ("privunit", 2.6, 0), ("privunit", 2.4, 1)):
+        guard = replace(guard, noise=NoiseTime(mechanism=kind, each=seconds / 210))
+        clock.now = LAUNCHED
+        reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+        assert (node.charges, reply.has_content()) == (charges, bool(charges))
+        assert clock.now == LAUNCHED + (40.0 if charges else 10.0)
+    assert "takes about 2.6 seconds to noise, but 2.5 are the most" in caplog.text
+    assert "now says privunit, but the node was started with laplace; start it again" in caplog.text
+
+
+def test_whether_a_model_is_too_large_does_not_depend_on_what_the_machine_does(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app could slow the machine down, and the server ask again and again with a model at the edge, uncharged."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    guard = Guard.of(replace(guard, noise=NoiseTime(mechanism="privunit", each=2.4 / 210)).text())
+    bundle, told = node.app().content, []
+    clock.box_takes(1.0, monkeypatch)
+    guard.answer(bundle, kit.request(), node.context, LAUNCHED)
+    node.guard.owner.write_text(node.guard.owner.read_text().replace("keep = 2", "keep = 0"))
+    other = kit.request()
+    other.content["arrays"]["b"] = Array(np.ones(10, dtype=np.float32))
+    for slow in (0.0, 1000.0):  # seconds for each look at the clock
+        monkeypatch.setattr(noise_time, "time", SimpleNamespace(monotonic=itertools.count(0.0, slow).__next__))
+        clock.now = LAUNCHED
+        told.append(guard.answer(bundle, other, node.context, LAUNCHED).error.reason)
+    assert told[0] == told[1] and "(repeated)" in told[0]
+
+
+def test_the_noise_of_a_part_tells_how_long_that_of_the_whole_takes(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(noise_time, "time", SimpleNamespace(monotonic=iter([0.0, 0.5]).__next__))
+    monkeypatch.setattr(noise_time, "released", lambda model, *_, **__: tried.append(model["one"].size))
+    owner = read_owner(node.guard.owner)
+    assert NoiseTime.of(owner) == NoiseTime(mechanism="privunit", each=0.5 / (1 << 15))
+    assert tried == [1, 1 << 15]  # the first one takes longer, and is not timed
+    monkeypatch.undo()
+    monkeypatch.setattr(noise_time, "_TRIED", 10)
+    for one in (owner, replace(owner, mechanism=Gaussian(l2=1.0, delta=1e-6, unit="record"), examples=50)):
+        assert NoiseTime.of(one).each > 0.0
+
+
+def test_with_a_fixed_time_one_processor_is_free_of_apps(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes: list[Box] = []
+    monkeypatch.setattr(Box, "run", lambda box, *_: boxes.append(box) or pack(bytes(210 * 4), b""))
+    Clock(monkeypatch)
+    for number, after in ((1, 0.0), (2, 40.0)):
+        guard = replace(node.limited(time_limit=25.0).guard, answer_after=after)
+        guard.answer(node.app().content, kit.request(number), node.context, LAUNCHED)
+    assert [box.spare_one for box in boxes] == [False, True]
+
+
+def test_tasks_run_one_after_the_other(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what the app of one does to the machine would show in the time of the other, which costs nothing."""
+    ended: list[bool] = []
+    process = SimpleNamespace(poll=lambda: 0 if ended else None)
+    monkeypatch.setattr(executor, "begin", lambda *_: process)
+    tasks, kinds = executor._GuardedExecutor(node.guard.text()), {executor.TaskType.CLIENT_APP}
+    seen = [tasks.get_eligible_capacity(kinds)]
+    tasks.launch(SimpleNamespace(runtime_api_address="here", task_type="x", token="t"))  # type: ignore[arg-type]
+    for end in (False, True):
+        ended += [True] * end
+        tasks.reconcile()
+        seen.append(tasks.get_eligible_capacity(kinds))
+    assert seen == [(kinds, set()), (set(), set()), (kinds, set())]
 
 
 @pytest.mark.parametrize(("late", "after"), [(0.1, 10.0), (9.0, 10.0), (10.5, 20.0)])

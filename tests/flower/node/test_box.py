@@ -166,6 +166,31 @@ def test_there_are_limits_on_processes_and_no_dumps() -> None:
     assert 0 < processes[0] == processes[1] <= most
 
 
+@pytest.mark.parametrize("user", [None, pytest.param(ACCOUNT, marks=ROOT_ONLY)])
+def test_one_processor_is_left_to_the_rest_of_the_machine(user: str | None) -> None:
+    """Else an app with many busy processes decides when the node gets one, to answer or to say that it is alive."""
+    here = os.sched_getaffinity(0)
+    code = f"""
+import os
+print(sorted(os.sched_getaffinity(0)))
+try:
+    os.sched_setaffinity(0, {here})
+except PermissionError:
+    print("bound")
+"""
+    mine = sorted(here)[1:]
+    assert run(code, Box(spare_one=True, user=user)).decode() == (f"{mine}\nbound\n" if mine else f"{sorted(here)}\n")
+    assert run(code, Box(user=user)).decode() == f"{sorted(here)}\n"
+
+
+def test_a_flood_of_short_lines_does_not_make_a_long_log() -> None:
+    """Each line of the log is longer than what was said, by a name, a colour and a time."""
+    said: list[str] = []
+    box = Box(closed=False)
+    box.run([sys.executable, "-c", "import sys; sys.stderr.write('a\\n' * 2_000_000)"], b"", 1 << 20, said.append)
+    assert 1000 < len(said) < (1 << 20) / 60 and set(said) == {"a"}
+
+
 def test_a_limit_on_memory_holds() -> None:
     code = "x = bytearray(1 << 30); print('had it')"
     assert run(code, Box()) == b"had it\n"
@@ -213,7 +238,7 @@ def test_a_user_without_rights_can_make_the_box(blind: bool) -> None:
         pytest.skip("no system Python")
     shown = {path: os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64") if Path(path).exists()}
     plan = {"parent": os.getpid(), "shown": shown, "command": ["/usr/bin/id", "-u"], "user": None, "memory": None}
-    plan["blind"] = blind
+    plan["blind"] = plan["spare_one"] = blind
     found = subprocess.run(
         [python, "-I", "-S", "-c", Path(enter_box.__file__).read_text(), json.dumps(plan)],
         user=ACCOUNT, group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",

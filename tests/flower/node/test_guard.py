@@ -22,9 +22,9 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.supercore.constant import TaskType
 
 from pausefl.flower.node import executor
-from pausefl.flower.node.box import Box, pack
-from pausefl.flower.node.bundle import load_bundle
-from pausefl.flower.node.guard import MOST_STATE, STATE, Guard
+from pausefl.flower.node.box import Box, pack, unpack
+from pausefl.flower.node.bundle import load_bundle, sha256
+from pausefl.flower.node.guard import MOST_STATE, STATE, STATE_OF, Guard
 from pausefl.flower.protocol import Refusal
 from pausefl.owner.owner_init import init_owner
 
@@ -170,7 +170,7 @@ def train(message, context):
     owner = node.guard.owner
     owner.write_text(owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
     state = recorddict_to_proto(RecordDict({"kept": ConfigRecord({"patient": 17})})).SerializeToString()
-    with_data.context.state = RecordDict({STATE: ConfigRecord({STATE: state})})
+    with_data.context.state = RecordDict({STATE: ConfigRecord({STATE: state, STATE_OF: sha256(bundle)})})
     reply = with_data.ask(bundle, kind="query.rehearsal")
     assert dict(reply.content) == {"pausefl": {"name": "clinic"}}
     assert "state 0 sees the data False" in caplog.text
@@ -354,6 +354,21 @@ def test_evaluation_does_not_call_the_app(node: Any, kit: ModuleType) -> None:
     assert "ran" not in kit.state_of(node)
 
 
+def test_what_an_app_kept_is_for_this_app_alone(node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server says which runs have one context; another app was reviewed without what this one keeps."""
+    given: list[bytes] = []
+
+    def run(box: Box, command: list[str], request: bytes, *_: object) -> bytes:
+        given.append(bytes(unpack(request, 4)[3]))
+        return pack(bytes(210 * 4), b"alice, HIV+")
+
+    monkeypatch.setattr(Box, "run", run)
+    one, two = node.app(), node.app(kit.PLAIN + "\n# another\n")
+    for number, app in enumerate((one, one, two, two, one), 1):
+        assert node.ask(app.content, number).has_content()
+    assert given == [b"", b"alice, HIV+", b"", b"alice, HIV+", b""]
+
+
 def test_two_apps_in_turn(node: Any, kit: ModuleType) -> None:
     one, two = node.app(), node.app(kit.PLAIN + "\n# another\n", name="other")
     assert [
@@ -377,11 +392,11 @@ def test_a_state_is_not_read_outside_of_the_box_and_not_kept_if_it_is_huge(node:
     bundle = node.app(kit.train_in(body))
     node.ask(bundle.content, 1)
     [(_, record)] = node.context.state.items()
-    [kept] = record.values()
-    assert isinstance(kept, bytes) and len(kit.state_of(node)["many"]) == 40_000
+    kept, of = record[STATE], record[STATE_OF]
+    assert of == bundle.sha256 and isinstance(kept, bytes) and len(kit.state_of(node)["many"]) == 40_000
     assert node.ask(bundle.content, 2).has_content()
     [(_, record)] = node.context.state.items()
-    assert list(record.values()) == [kept]
+    assert dict(record) == {STATE: kept, STATE_OF: of}
 
 
 def test_a_state_that_cannot_be_read_is_an_empty_one(
@@ -389,7 +404,7 @@ def test_a_state_that_cannot_be_read_is_an_empty_one(
 ) -> None:
     logging.getLogger("flwr").propagate = True
     bundle = node.app(kit.train_in("print('STATE', len(context.state))\nreturn answer(message, changed(message))"))
-    node.context.state = RecordDict({STATE: ConfigRecord({STATE: b"\xff" * 100})})
+    node.context.state = RecordDict({STATE: ConfigRecord({STATE: b"\xff" * 100, STATE_OF: bundle.sha256})})
     assert node.ask(bundle.content).has_content()
     assert "what was kept for the app cannot be read" in caplog.text and "app says: STATE 0" in caplog.text
     assert "training failed" not in caplog.text

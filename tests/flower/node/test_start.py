@@ -55,6 +55,63 @@ def test_other_options_are_the_supernodes(tmp_path: Path) -> None:
     assert tmp_path / "keys" in hidden
 
 
+def checked(node: Any, folder: Path, *options: str) -> Any:
+    return start.check(
+        replace(node.guard, box=replace(node.guard.box, hidden=(), data=(folder,))), (*INSECURE, *options)
+    )
+
+
+@pytest.mark.parametrize("way", ["state", "home", "replies", "notes", "hard link", "key by a link"])
+def test_a_data_folder_with_something_of_the_owner_starts_no_node(
+    way: str, node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app that holds the lock of the second note, say, makes the gate of another node wait."""
+    (data := tmp_path / "data").mkdir()
+    notes = witness_path(read_owner(node.guard.owner).ledger_id).parent
+    folder, options = data, ()
+    if way == "hard link":
+        os.link(node.guard.owner, data / "notes.txt")
+    elif way == "key by a link":
+        (data / "key").write_text("")
+        (tmp_path / "key").symlink_to(data / "key")
+        options = ("--auth-supernode-private-key", str(tmp_path / "key"))
+    else:
+        folder = {"state": notes.parents[1], "home": notes.parents[1].parent, "notes": notes}.get(
+            way, node.folder / "ledger.db-replies"
+        )
+    monkeypatch.setattr(start, "check_box", lambda *_: pytest.fail("too late"))
+    with pytest.raises(ConfigError, match="must stay hidden"):
+        checked(node, folder, *options)
+
+
+@pytest.mark.parametrize("what", ["the folder", "one file"])
+def test_a_second_mount_of_something_of_the_owner_starts_no_node(what: str, node: Any, tmp_path: Path) -> None:
+    """As with two volumes of a container, one in the other: no path tells."""
+    data = tmp_path / "data"
+    point = data / "deep" / "there"
+    point.mkdir(parents=True) if what == "the folder" else (data / "deep").mkdir(parents=True) or point.touch()
+    source = node.folder if what == "the folder" else node.guard.owner
+    code = (
+        "import sys; from pathlib import Path; from pausefl.flower.node.plain_files import require_plain_files\n"
+        "require_plain_files(Path(sys.argv[1]), map(Path, sys.argv[2:]))"
+    )
+    words = [sys.executable, "-c", code, str(data), str(node.folder), str(node.guard.owner)]
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(source), str(point)]
+    done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False)
+    assert "must stay hidden" in done.stderr and "deep/there" in done.stderr
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def test_a_second_way_to_the_owner_that_comes_later_fails_the_training(node: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    guard = checked(node, tmp_path / "data")
+    guard.box.check_folders()
+    os.link(node.guard.owner, tmp_path / "data" / "x")
+    with pytest.raises(ConfigError, match="must stay hidden"):
+        guard.box.check_folders()
+
+
 def test_no_proxy_comes_between_the_parts_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTPS_PROXY", "grpc_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://proxy:1")
@@ -210,3 +267,42 @@ def test_a_node_killed_takes_all_with_it(node: Any) -> None:
         process.kill()
         process.stdout.read()  # as above: it would wait for ever if one of them lived on
     assert process.returncode == -signal.SIGKILL
+
+
+def test_another_ledger_of_this_user_is_named_at_the_start(
+    node: Any, kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial on the real data, with a ledger of its own, would be a second budget."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert start.start_warnings(node.guard) == []
+    kit.make_owner(tmp_path / "trial")
+    (told,) = start.start_warnings(node.guard)
+    assert "has 1 other ledgers" in told and read_owner(tmp_path / "trial" / "owner.toml").ledger_id in told
+
+
+def test_a_single_processor_is_named_where_answers_have_a_fixed_time(
+    node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    guard = node.limited(time_limit=10.0).guard
+    for processors, told in (({0}, 1), ({0, 1}, 0)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, found=processors: found)
+        assert len(start.start_warnings(replace(guard, answer_after=30.0))) == told
+        assert start.start_warnings(guard) == []
+
+
+def test_rehearsals_beside_data_in_memory_are_named_at_the_start(
+    node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    guard = node.limited(data=(tmp_path / "data",), time_limit=10.0).guard
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(start, "forgetful_file_system", lambda path: "tmpfs: memory")
+    assert start.start_warnings(guard) == []
+    guard.owner.write_text(guard.owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
+    (told,) = start.start_warnings(guard)
+    assert "lies in memory (tmpfs)" in told and "--answer-after" in told
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert start.start_warnings(replace(guard, answer_after=30.0)) == []
+    monkeypatch.setattr(start, "forgetful_file_system", lambda path: "overlay: a layer")
+    assert start.start_warnings(guard) == []

@@ -137,6 +137,47 @@ def test_no_namespace_is_made_by_clone_and_no_lease_taken(user: str | None, tmp_
     assert found == ["a plain clone, fine", "a thread, fine", "a program, fine"]
 
 
+COUNTED = """
+import asyncio, mmap, resource, select, selectors
+from concurrent.futures import ProcessPoolExecutor
+
+def call_of(name):
+    def one():
+        if getattr(libc, name)(*{{"fanotify_init": (0x200, 0), "mq_open": (b"/x", 66, 384, None)}}.get(name, (0,))) < 0:
+            raise OSError(ctypes.get_errno(), name)
+    return one
+
+def aio():
+    call({{"x86_64": 206, "aarch64": 0}}[os.uname().machine], 1, ctypes.byref(ctypes.c_ulong(0)))
+
+def signals():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+    for _ in range(5000):
+        if libc.sigqueue(os.getpid(), 40, 0):
+            raise OSError("refused")
+
+def wait():
+    asyncio.run(asyncio.sleep(0.01))
+    assert selectors.DefaultSelector is selectors.PollSelector
+
+def pool():
+    with ProcessPoolExecutor(2) as two:
+        assert list(two.map(abs, [-1, -2])) == [1, 2]
+
+worked({{
+    "epoll": select.epoll, "inotify": call_of("inotify_init"), "inotify1": call_of("inotify_init1"),
+    "fanotify": call_of("fanotify_init"), "message queue": call_of("mq_open"), "aio": aio, "5000 signals": signals,
+    "asyncio, fine": wait, "a pool, fine": pool,
+}})
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_nothing_is_used_up_that_the_kernel_counts_for_the_node_s_user(user: str | None) -> None:
+    """Watches of epoll, say: without any left, the SuperNode of the same user ends, and the server sees it."""
+    assert worked(COUNTED.format(), Box(user=user)) == ["asyncio, fine", "a pool, fine"]
+
+
 def test_a_signal_to_its_group_does_not_reach_the_process_outside() -> None:
     """SIGSTOP would stop it, and so make the box last longer than its time limit."""
     tries = "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\nos.kill(0, signal.SIGUSR1)\nprint('[]')"

@@ -31,7 +31,8 @@ _SYSTEM = (
 _OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
-_LOG_LIMIT, _CHUNK, _PATIENCE = 1 << 20, 1 << 16, 10.0
+_LOG_LIMIT, _LINE, _CHUNK, _PATIENCE = 1 << 20, 64, 1 << 16, 10.0
+"""Bytes of the log for one app, what each line of it takes besides its letters; bytes read at once; seconds."""
 
 
 class BoxError(PauseError, RuntimeError):
@@ -46,10 +47,11 @@ class Box:
     reads system folders, Python's folders and ``data``.  When ``run`` returns or raises, all its processes are gone.
     With ``closed=False`` none of that holds: it is a plain process with a clean environment.
 
-    ``hidden`` folders must not lie in a folder that can be read.  ``data`` is apart from all that is shown without it:
-    a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user`` is the
-    account that the command runs as; that needs root, and no user namespaces.  A ``blind`` box hides the machine's
-    counters too, such as how full a disk is: they tell of files that are not shown.
+    ``hidden`` files and folders must not lie in a folder that can be read.  ``data`` is apart from all that is shown
+    without it: a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user``
+    is the account that the command runs as; that needs root, and no user namespaces.  A ``blind`` box hides the
+    machine's counters too, such as how full a disk is: they tell of files that are not shown.  With
+    ``spare_one`` the command uses all processors but one, if there are two or more.
     """
 
     data: tuple[Path, ...] = ()
@@ -59,6 +61,7 @@ class Box:
     user: str | None = None
     closed: bool = True
     blind: bool = False
+    spare_one: bool = False
 
     def __post_init__(self) -> None:
         limit, memory = self.time_limit, self.memory
@@ -88,9 +91,9 @@ class Box:
                 )
 
     def check_folders(self) -> None:
-        """Refuse data, or code outside of Python's folders, by which an app could reach a process outside."""
+        """Refuse data, or code outside of Python's folders, by which an app could reach what is outside."""
         for folder in {*self.data, *map(Path, code_folders())} if self.closed else ():
-            require_plain_files(folder)
+            require_plain_files(folder, self.hidden)
 
     def run(self, command: Sequence[str], request: bytes, limit: int, log: Callable[[str], None]) -> bytearray:
         """Run a command with ``request`` as its input, and return what it puts out, ``limit`` bytes at most.
@@ -151,6 +154,7 @@ class Box:
         plan = {
             "parent": os.getpid(), "shown": {path: str(real) for path, real in self._shown().items()},
             "command": list(command), "user": self._account(), "memory": self.memory, "blind": self.blind,
+            "spare_one": self.spare_one,
         }  # fmt: skip
         return [sys.executable, "-I", "-S", enter_box.__file__, json.dumps(plan)]
 
@@ -239,9 +243,12 @@ class _Lines:
         self._log, self._rest, self._left = log, b"", _LOG_LIMIT
 
     def take(self, said: bytes) -> None:
-        said = said[: self._left]
+        said = said[: max(0, self._left)]
         self._left -= len(said)
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in filter(None, lines):
+            self._left -= _LINE
+            if self._left < 0:
+                break
             text = line.decode(errors="replace")[:1000]
             self._log(printable(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import stat
 import tomllib
 import zipfile
 import zlib
@@ -14,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
-from flwr.cli.build import build_fab_from_disk
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.plain_files import require_plain_files
@@ -25,7 +25,8 @@ _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
     EOFError,
 )  # fmt: skip
-_LATER = 8  # the flag of an entry whose size is told after it
+_UTF8 = 0x800  # the only flag of an entry that is needed
+_SYSTEMS = (0, 3)  # on which Flower builds: DOS and Unix
 _LONGEST = 255  # bytes of a file's name, on any disk
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
 
@@ -95,6 +96,8 @@ def load_bundle(path: Path) -> Bundle:
         raise ConfigError(f"there is no file or folder {path}; name an app's folder, or a .fab file")
     if not (path / _CONFIGURATION).is_file():
         raise ConfigError(f"{path} is no app: it has no {_CONFIGURATION}; name an app's folder, or a .fab file")
+    from flwr.cli.build import build_fab_from_disk  # here, since the box starts anew for each message and builds none
+
     require_plain_files(path)
     _check_configuration((path / _CONFIGURATION).read_bytes())
     try:
@@ -135,14 +138,17 @@ def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
     """Refuse bytes that are no entry's, and entries that are told in two ways: other tools could show other files.
 
     The files must lie one after the other from the first byte on, each with the head that the directory at the end has
-    of it, and without anything that is not needed.
+    of it, and without anything that is not needed.  Each is a plain file: what a link would lead to is its content, and
+    tools that unpack it would show a link.  It is packed in a way that all tools know.
     """
     place, row = 0, archive.start_dir
     for entry in archive.infolist():
         name = int.from_bytes(content[row + 28 : row + 30], "little")
         same = content[place + 4 : place + 28] == content[row + 6 : row + 30]
         same &= content[place + 30 : place + 30 + name] == content[row + 46 : row + 46 + name]
-        bare = not any(content[place + 28 : place + 30] + content[row + 30 : row + 34]) and not entry.flag_bits & _LATER
+        bare = not any(content[place + 28 : place + 30] + content[row + 30 : row + 38]) and not entry.flag_bits & ~_UTF8
+        bare &= entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and entry.create_system in _SYSTEMS
+        bare &= stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG) and not entry.external_attr & 0xFFFF
         if not (same and bare and entry.header_offset == place):
             raise ConfigError(
                 f"bundle hides something before or in {entry.filename!r:.200}; build it with 'flwr build'"

@@ -1,8 +1,8 @@
 """Enter the box and run one command in it: a script of its own, for Linux, that needs nothing but Python.
 
 ``python -I -S enter_box.py PLAN``: PLAN is JSON with ``parent`` (pid), ``shown`` (paths in the box, and the real path
-of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null), ``memory`` (bytes or null) and
-``blind`` (whether the machine's counters are out of sight).
+of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null), ``memory`` (bytes or null),
+``blind`` (whether the machine's counters are out of sight) and ``spare_one`` (whether one processor is left alone).
 
 Three processes: the first makes the namespaces, the second is their init, builds the file system and gives up all
 rights, the third is the command.  When one of the first two dies, all processes in the box die with it.
@@ -37,23 +37,30 @@ _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
 _DEATH_SIGNAL, _DUMPABLE, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 24, 38, 22, 47
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
-_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
+MOST_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
 """Processes and threads of the box's user at most: some libraries start one for each processor, and all of them must
 be ended before an answer leaves.  The kernel lets root have any number."""
 
+_SIGNALS = 1024
+"""Signals that wait in the box at most: outside, they count as those of the node's user."""
+
 # System calls by machine.  Refused are connect, those that reach other processes, kernel keys or tracing, those that
 # make or enter namespaces, and io_uring, which opens sockets past the filter.  In a blind box also those that count
-# what is on a disk, in memory or in a quota: sysinfo, ustat, statfs, fstatfs, quotactl and quotactl_fd.
+# what is on a disk, in memory or in a quota: sysinfo, syslog, ustat, statfs, fstatfs, quotactl, quotactl_fd.  Unknown
+# are calls whose use the kernel counts for a user of the machine, or for the whole machine, whatever the namespace:
+# epoll, inotify, fanotify, message queues and io_setup.  An app that uses a count up would end the node outside.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
         "refused": (42, 101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427),
-        "ioctl": 16, "counters": (99, 136, 137, 138, 179, 443),
+        "ioctl": 16, "set_processors": 203,
+        "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
         "refused": (203, 117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427),
-        "ioctl": 29, "counters": (43, 44, 60, 179, 443),
+        "ioctl": 29, "set_processors": 122,
+        "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3, _SET_LEASE = 442, 435, 1024  # on every machine
@@ -85,17 +92,26 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     _die_with_first(alive)  # once more: the kernel forgets it where the user changes
     os.close(alive)
     _limit(resource.RLIMIT_CORE, 1)  # none, and not 0: the kernel would still hand a dump to a program of the machine
-    _limit(resource.RLIMIT_NPROC, _PROCESSES)
+    _limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
+    _limit(resource.RLIMIT_SIGPENDING, _SIGNALS)
     if plan["memory"]:
         _limit(resource.RLIMIT_AS, plan["memory"])
     _call("prctl", _DUMPABLE, 0)
-    _filter_calls(blind=plan["blind"])
+    _filter_calls(blind=plan["blind"], bound=plan["spare_one"] and _spare_one())
     _run(lambda: _as_command(plan["command"]))
 
 
 def _as_command(command: list[str]) -> NoReturn:
     os.setsid()  # a group of its own: what it sends to its group must not stop the first process
     os.execve(command[0], command, dict(os.environ))  # noqa: S606 - told to
+
+
+def _spare_one() -> bool:
+    """Leave one processor to the rest of the machine; return whether there is another one."""
+    _, *others = sorted(os.sched_getaffinity(0))
+    if others:
+        os.sched_setaffinity(0, others)
+    return bool(others)
 
 
 def _limit(what: int, most: int) -> None:
@@ -220,12 +236,13 @@ def _give_up_rights(user: Sequence[int] | None) -> None:
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
-def _filter_calls(*, blind: bool) -> None:
+def _filter_calls(*, blind: bool, bound: bool) -> None:
     """Refuse calls that lead out of the box, whatever is in its folders.
 
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
     or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
-    and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.
+    and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
+    the processors that it has.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
@@ -238,6 +255,7 @@ def _filter_calls(*, blind: bool) -> None:
     ]  # fmt: skip
     rules = {
         **{number: [refuse] for number in calls["refused"]},
+        **{number: [unknown] for number in calls["unknown"]},
         _CLONE3: [unknown],  # its flags are out of sight; the C library then takes clone
         calls["clone"]: [word[0], (any_bit, 0, 1, _NEW_USER | _NEW_OTHERS), refuse, allow],
         calls["fcntl"]: [word[2], (equal, 0, 1, _SET_LEASE), refuse, allow],  # it makes others wait
@@ -248,6 +266,8 @@ def _filter_calls(*, blind: bool) -> None:
     if blind:
         terminal = [word[2], (mask, 0, 0, 0xFFFFFF00), (equal, 0, 1, 0x5400), allow, no_terminal]
         rules |= {calls["ioctl"]: terminal, **{number: [refuse] for number in calls["counters"]}}
+    if bound:
+        rules[calls["set_processors"]] = [refuse]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():

@@ -37,14 +37,18 @@ def run_executor(address: str, guard: str) -> None:
 
 
 class _GuardedExecutor:
-    """Starts our own task for every type of task: the server chooses the type, and none of Flower's may run here."""
+    """Starts our own task for every type of task: the server chooses the type, and none of Flower's may run here.
+
+    Law: one task at a time.  A server can make a SuperNode take more messages while an app runs, and would see by their
+    answers, which cost nothing, what the app does to the machine.
+    """
 
     def __init__(self, guard: str) -> None:
         self._guard = guard
         self._running: list[subprocess.Popen[bytes]] = []
 
     def get_eligible_capacity(self, supported_task_types: set[TaskType], **_: Any) -> tuple[set[TaskType], set[str]]:
-        return supported_task_types, set()
+        return set() if self._running else supported_task_types, set()
 
     def wait_for_capacity(self, task_type: TaskType | None = None, **_: Any) -> None:
         return None

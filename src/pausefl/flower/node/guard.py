@@ -21,13 +21,14 @@ from pausefl.flower.client import NODE_KEY, PrivateUpdate
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import sha256
+from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason
 
-MOST_STATE, STATE = 1 << 24, "pausefl-state"
-"""Bytes of an app's state that are kept for its next message, and the name they are kept by."""
+MOST_STATE, STATE, STATE_OF = 1 << 24, "pausefl-state", "pausefl-state-of"
+"""Bytes of an app's state that are kept for its next message, the name they are kept by, and that of the app's hash."""
 
 SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
@@ -44,13 +45,15 @@ class Guard:
     The code of one that is runs in the box only, and everything that comes out of the box goes through the gate.
     With ``answer_after``, an answer for which the app ran leaves so many seconds after its task was launched, or twice
     as many, and so on, however long the app took, and it is noised and kept shortly before; any other answer leaves
-    after a fixed time, too; and no app keeps a state, which would take time to load.
+    after a fixed time, too; no app keeps a state, which would take time to load; and one processor is free of apps.
+    ``noise`` is how long noise takes here, tried before any app ran; without it no model is too large.
     """
 
     owner: Path
     reviewed: Path
     box: Box
     answer_after: float = 0.0
+    noise: NoiseTime | None = None
 
     def __post_init__(self) -> None:
         after, limit = self.answer_after, self.box.time_limit
@@ -87,10 +90,11 @@ class Guard:
             try:
                 # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of
                 # looking through their folders does, and an app can make it depend on how full their disk is.
+                box = replace(self.box, spare_one=self.answer_after > 0.0)
                 if asked.metadata.message_type == REHEARSAL:
-                    return run_boxed(replace(self.box, data=(), blind=True), bundle, asked, given)
-                self.box.check_folders()
-                return run_boxed(self.box, bundle, asked, given, self._records())
+                    return run_boxed(replace(box, data=(), blind=True), bundle, asked, given)
+                box.check_folders()
+                return run_boxed(box, bundle, asked, given, self._records())
             finally:
                 self._hold(begun)
 
@@ -110,8 +114,43 @@ class Guard:
         is left for the noise.
         """
         if self.answer_after:
-            now, early = time.monotonic(), (self.answer_after - self.box.time_limit) / 3
-            time.sleep(max(0.0, leaves(begun - early, self.answer_after, now) - now))
+            stopped, end = None, leaves(begun - self._for_noise, self.answer_after, time.monotonic())
+            while (left := end - time.monotonic()) > 0.0:
+                try:
+                    time.sleep(left)
+                except BaseException as error:  # a signal: it must not show whether the app had ended, either
+                    stopped = error
+            if stopped is not None:
+                raise stopped
+
+    @property
+    def _for_noise(self) -> float:
+        return (self.answer_after - self.box.time_limit) / 3
+
+    def _is_late(self, message: Message) -> bool:
+        """Whether the noise of so large a model might take longer than there is time for it; with ``answer_after``.
+
+        The server chooses the size.  At the edge a little would decide whether an answer leaves in time.  For the same
+        reason nothing is measured here: what an app has just done to the machine would decide about the refusal.
+        """
+        if self.noise is None:
+            return False
+        try:
+            _, model = arrays_in(message.content)
+            size = sum(tensor.size for tensor in model.values())
+            kind = read_owner(self.owner).mechanism.name
+        except Exception:
+            return False  # no request to train, or one that the gate refuses
+        if size and kind != self.noise.mechanism:
+            text = "pausefl: the owner's file now says %s, but the node was started with %s; start it again"
+            log(ERROR, text, kind, self.noise.mechanism)
+            return True
+        seconds, most = size * self.noise.each, self._for_noise / 2
+        if seconds <= most:
+            return False
+        text = "pausefl: a model of %d numbers takes about %.1f seconds to noise, but %.1f are the most; %s"
+        log(WARNING, text, size, seconds, most, "leave more between --time-limit and --answer-after")
+        return True
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
         """Say why a message does not even reach the gate."""
@@ -126,7 +165,7 @@ class Guard:
         if not known:
             log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
             return "unreviewed"
-        return None
+        return "bad-request" if self.answer_after and self._is_late(message) else None
 
     def text(self) -> str:
         """Return it as text, for another process."""
@@ -139,7 +178,8 @@ class Guard:
         box = values["box"]
         folders = {name: tuple(map(Path, box[name])) for name in ("data", "hidden")}
         paths = {name: Path(values[name]) for name in ("owner", "reviewed")}
-        return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"])
+        noise = values["noise"] and NoiseTime(**values["noise"])
+        return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
 
 
 def time_limit_within(answer_after: float) -> float:
@@ -167,10 +207,13 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, recor
     """Return the tensors that the app in a bundle trained, run in the box; raise whatever goes wrong.
 
     Where single ``records`` are protected, they have a row for each, and at most so many.
-    Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it.
+    Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it, but
+    for this app alone: the server says which runs have one context, also runs of two apps.
     """
     key, model = arrays_in(message.content)
     kept = context.state.config_records.get(STATE, ConfigRecord())
+    if kept.get(STATE_OF) != sha256(bundle):
+        kept = ConfigRecord()
     bare = replace(context, state=RecordDict())
     known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
@@ -190,5 +233,5 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, recor
         raise BoxError(f"the app has a state of {len(state)} bytes, but {MOST_STATE} are the most that is kept")
     content = RecordDict({key: record_of(from_bytes(model, trained, records=records > 0))})
     # One value of bytes, never read outside of the box: reading it can take any time, and memory.
-    context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state)})})
+    context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state), STATE_OF: sha256(bundle)})})
     return Message(content, reply_to=message)

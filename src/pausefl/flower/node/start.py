@@ -18,9 +18,14 @@ from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.noise_time import NoiseTime
+from pausefl.flower.node.shared_limits import check_shared_limits
 from pausefl.flower.node.supernode import check_options
+from pausefl.owner.noted_heads import ledger_files
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
+from pausefl.owner.second_note_place import other_ledgers
+from pausefl.system.mounts import forgetful_file_system
 
 _PATIENCE = 60.0
 _LOOPBACK, _LISTENS = (
@@ -56,13 +61,40 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     secret = check_options(options)
     if check_owner(guard.owner).simulation:
         raise ConfigError(f"{guard.owner} is for simulations; 'pausefl owner init' makes the file of a deployment")
-    own = [guard.owner, read_owner(guard.owner).ledger, guard.reviewed]
-    guard = replace(guard, box=replace(guard.box, hidden=(*(path.resolve().parent for path in own), *secret)))
+    own = [path.resolve() for path in (guard.owner, guard.reviewed, *ledger_files(read_owner(guard.owner)))]
+    hidden = dict.fromkeys((*own, *(path.parent for path in own), *secret))
+    noise = NoiseTime.of(read_owner(guard.owner)) if guard.answer_after else None
+    guard = replace(guard, box=replace(guard.box, hidden=tuple(hidden)), noise=noise)
     if guard.box.closed:
         guard.box.check_folders()
-        check_box(guard.box, [str(path.resolve()) for path in own])
+        check_box(guard.box, list(map(str, own)))
         check_limits(guard.box)
+        check_shared_limits(guard.box)
     return guard
+
+
+def start_warnings(guard: Guard) -> list[str]:
+    """Return what an owner should know before the node starts: a second budget, or what tells of the data."""
+    owner, found = read_owner(guard.owner), []
+    others = other_ledgers(owner.ledger_id)
+    if others:
+        found.append(
+            f"this user has {len(others)} other ledgers ({', '.join(others)[:200]}); if one of them is about the data "
+            "of this node, it is a second budget: retire it, and never use both"
+        )
+    if guard.answer_after and len(os.sched_getaffinity(0)) == 1:
+        found.append(
+            "there is one processor only, and an app that keeps it busy keeps the node from it, so --answer-after does "
+            "not hide all that it does; give the machine another one"
+        )
+    for folder in guard.box.data if owner.rehearse and not guard.answer_after else ():
+        kind = (forgetful_file_system(folder) or "").partition(":")[0]
+        if kind in ("tmpfs", "ramfs"):
+            found.append(
+                f"{folder} lies in memory ({kind}), and a rehearsal, which is not charged, can tell by its time how "
+                "much memory is left, so how large the data is; move the data to a disk, or give --answer-after"
+            )
+    return found
 
 
 def check_box(box: Box, hidden: Sequence[str]) -> None:

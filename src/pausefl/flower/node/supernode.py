@@ -26,7 +26,7 @@ _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfil
 
 
 def check_options(options: Sequence[str]) -> tuple[Path, ...]:
-    """Refuse options that would undo the guard; return the folders of the SuperNode's own secrets."""
+    """Refuse options that would undo the guard; return the SuperNode's own secrets, and their folders."""
     # Parsed as Flower does it, which also takes the beginnings of options.
     given = _supernode._parse_args_run_supernode().parse_args(list(options), Namespace(**dict.fromkeys(_OURS)))
     for name in _OURS:
@@ -38,7 +38,8 @@ def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     if NODE_KEY in parse_config_args([given.node_config] if given.node_config else None):
         raise ConfigError(f"--node-config names {NODE_KEY!r}, but --owner does; leave it out")
     key = given.auth_supernode_private_key
-    return (get_flwr_home(), *([Path(key).expanduser().absolute().parent] if key else []))
+    named = Path(key).expanduser().absolute() if key else None
+    return (get_flwr_home(), *((named.parent, named.resolve(), named.resolve().parent) if named else ()))
 
 
 def run_supernode(port: str, reviewed: str, *options: str) -> None:

@@ -6,16 +6,13 @@ past, a line per round, and is written once.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from itertools import count
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy.typing as npt
 from flwr.app import ArrayRecord
@@ -25,97 +22,22 @@ from flwr.supercore import log
 from pausefl.errors import StateFileError
 from pausefl.flower.protocol import record_of, tensors_of
 from pausefl.flower.server.inner_strategy import check_keepable, inner_state, restore_inner
+from pausefl.flower.server.journal import KIND, Journal, Mark
 from pausefl.flower.server.training_rounds import PlayedRound, RunState
 from pausefl.privacy.aggregation import Aggregator
 from pausefl.selector import Selector
+from pausefl.selector.deadline import Deadline
 from pausefl.system.lock import only_writer
-from pausefl.system.state_file import arrays_under, read_state, sync_folder, write_state
+from pausefl.system.state_file import arrays_under, read_state, write_state
 from pausefl.types import ClientId
-
-_KIND = "flower run with a journal"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How much of a journal counts: its first ``length`` bytes, which have this ``checksum``."""
-
-    length: int = 0
-    checksum: int = 0
-
-
-class Journal:
-    """The file ``NAME.rounds`` of a checkpoint ``NAME``.
-
-    Law: the checkpoint's mark says what counts.  A line is on the disk before the checkpoint that counts it; whatever
-    lies beyond the mark is of a round that did not come to its end, or of another run, and is cut off.  So a crash at
-    any instant leaves a checkpoint and a journal that fit each other.
-    """
-
-    __slots__ = ("_checkpoint", "path")
-
-    def __init__(self, checkpoint: str | os.PathLike[str]) -> None:
-        self._checkpoint = Path(os.path.realpath(checkpoint))  # beside the file itself, by whatever link it is called
-        self.path = self._checkpoint.with_name(f"{self._checkpoint.name}.rounds")
-
-    def append(self, mark: Mark, entry: Mapping[str, Any]) -> Mark:
-        """Write a line after the mark, durably; return the mark that counts it."""
-        line = json.dumps(dict(entry), allow_nan=False).encode() + b"\n"
-        self._check(mark)
-        # Whoever may read the checkpoint may read the journal.
-        mode = self._checkpoint.stat().st_mode & 0o777 if self._checkpoint.exists() else 0o600
-        with os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode), "r+b") as file:
-            file.truncate(mark.length)
-            file.seek(mark.length)
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        if not mark.length:
-            sync_folder(self.path.parent)
-        return Mark(mark.length + len(line), crc32(line, mark.checksum))
-
-    def read(self, mark: Mark) -> list[dict[str, Any]]:
-        """Return the entries up to the mark; a file that is missing, too short or altered is refused."""
-        self._check(mark)
-        if not mark.length:
-            return []
-        with self.path.open("rb") as file:
-            counted = file.read(mark.length)
-        if crc32(counted) != mark.checksum:
-            raise self._refused("was altered (checksum differs)")
-        return [json.loads(line) for line in counted.splitlines()]
-
-    def cut(self, mark: Mark) -> None:
-        """Drop what lies beyond the mark."""
-        if self.path.exists() and self.path.stat().st_size > mark.length:
-            os.truncate(self.path, mark.length)
-
-    def set_aside(self) -> Path | None:
-        """Rename what an earlier run left here, so that a new one begins without it; return its new name."""
-        if not self.path.exists():
-            return None
-        names = (self.path.with_name(f"{self.path.name}.old-{number}") for number in count(1))
-        return self.path.replace(next(name for name in names if not name.exists()))
-
-    def _check(self, mark: Mark) -> None:
-        if not mark.length:
-            return
-        if not self.path.exists():
-            raise self._refused("is missing")
-        found = self.path.stat().st_size
-        if found < mark.length:
-            raise self._refused(f"has {found} bytes, fewer than the {mark.length} that count")
-
-    def _refused(self, fault: str) -> StateFileError:
-        return StateFileError(
-            f"{self.path} {fault}, but {self._checkpoint} needs it; restore both from one backup, or name another file"
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
     """What the files say of a run: its state, the selector's, the strategy's arrays, and how much is journal.
 
-    ``aggregator`` is what an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds.
+    ``aggregator`` is what an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds, and ``deadline``
+    what a :class:`~pausefl.selector.deadline.Deadline` has learned.
 
     ``read`` is for people and tools that want to look into a run; a strategy resumes by itself.
     """
@@ -125,6 +47,7 @@ class Checkpoint:
     inner: Mapping[str, npt.NDArray[Any]]
     mark: Mark
     aggregator: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    deadline: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -149,16 +72,19 @@ class Checkpoint:
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Checkpoint:
         """Read a checkpoint and its journal; what is damaged or of another kind is refused."""
-        values, arrays = read_state(path, _KIND)
+        values, arrays = read_state(path, KIND)
         mark, model = Mark(*values["journal"]), arrays_under("model", arrays)
         tensors = {name: model[name].reshape(shape) for name, shape in values["shapes"].items()}
         state = RunState(values["run"], values["round"], Result(arrays=record_of(tensors)))
         state.exhausted.update(values["exhausted"])
+        state.planned = values.get("planned")
+        state.warm.update(values.get("warm", ()))
+        state.open += [(client, number) for client, number in values.get("open", ())]
         for entry in Journal(path).read(mark):
             state.add_round(entry)
         return Checkpoint(
             state, (values["selector"], arrays_under("selector", arrays)), arrays_under("inner", arrays), mark,
-            arrays_under("aggregator", arrays),
+            arrays_under("aggregator", arrays), arrays_under("deadline", arrays),
         )  # fmt: skip
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -168,22 +94,28 @@ class Checkpoint:
             "run": self.state.name, "round": self.state.rounds, "selector": dict(header),
             "shapes": {name: list(tensor.shape) for name, tensor in model.items()},
             "exhausted": sorted(self.state.exhausted, key=str), "journal": [self.mark.length, self.mark.checksum],
+            "warm": sorted(self.state.warm), "open": [list(one) for one in self.state.open],
+            "planned": self.state.planned,
         }  # fmt: skip
         arrays = {f"model.{name}": tensor for name, tensor in model.items()}
         arrays |= {f"selector.{name}": column for name, column in columns.items()}
         arrays |= {f"inner.{name}": array for name, array in self.inner.items()}
         arrays |= {f"aggregator.{name}": array for name, array in self.aggregator.items()}
-        write_state(path, _KIND, values, arrays)
+        arrays |= {f"deadline.{name}": array for name, array in self.deadline.items()}
+        write_state(path, KIND, values, arrays)
 
 
 class Checkpoints:
     """Saves a run after each round and finds it again; without a ``path`` it does neither."""
 
-    def __init__(self, path: Path | None, selector: Selector, inner: Strategy, aggregator: Aggregator) -> None:
+    def __init__(
+        self, path: Path | None, selector: Selector, inner: Strategy, aggregator: Aggregator,
+        deadline: Deadline | None = None,
+    ) -> None:  # fmt: skip
         if path is not None:
             check_keepable(inner)
         self.path, self._selector, self._inner, self._aggregator = path, selector, inner, aggregator
-        self._mark = Mark()
+        self._mark, self._deadline = Mark(), deadline
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other servers off the file for the time of a run."""
@@ -211,10 +143,17 @@ class Checkpoints:
         self._selector.restore(*found.selector)
         restore_inner(self._inner, found.inner)
         self._aggregator.restore(found.aggregator)
+        if self._deadline is not None:
+            self._deadline.restore(found.deadline)
         journal.cut(found.mark)
         self._mark = found.mark
         log(INFO, "pausefl: goes on after round %s of %s", found.round, self.path)
         return found.state
+
+    def announce(self, number: int, clients: Sequence[ClientId]) -> None:
+        """Note who is asked in the round that begins, for people who watch."""
+        if self.path is not None:
+            Journal(self.path).announce(self._mark, number, clients)
 
     def save(self, state: RunState) -> None:
         """Write down the latest round, and then the checkpoint that counts it."""
@@ -222,9 +161,10 @@ class Checkpoints:
             return
         if state.rounds:
             self._mark = Journal(self.path).append(self._mark, state.latest_round())
-        Checkpoint(state, self._selector.state(), inner_state(self._inner), self._mark, self._aggregator.state()).write(
-            self.path
-        )
+        learned = {} if self._deadline is None else self._deadline.state()
+        Checkpoint(
+            state, self._selector.state(), inner_state(self._inner), self._mark, self._aggregator.state(), learned
+        ).write(self.path)
 
 
 def _shapes(model: ArrayRecord) -> dict[str, tuple[int, ...]]:

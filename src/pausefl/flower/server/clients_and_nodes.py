@@ -20,6 +20,7 @@ from flwr.supercore import log
 
 from pausefl.errors import NotEnoughClientsError
 from pausefl.flower.protocol import RECORD, Note, request_record
+from pausefl.flower.server.kept_out import Fault, explained, fault_of
 from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.server.training_rounds import RunState
 from pausefl.owner.request_and_reply import TrainingRequest
@@ -27,11 +28,15 @@ from pausefl.selector import Selector
 from pausefl.types import ClientId, Seconds
 
 Names: TypeAlias = Literal["hello", "registered", "key", "node"]
+Newcomers: TypeAlias = Literal["ignore", "join"]
+"""What becomes of a node that the selector does not know: it is left alone, or it joins as a client."""
 
 _TRIES = 3
 _REST = 5
 """How many rounds a node is left alone that failed so often, or that nobody knows: its owner may mend it meanwhile."""
 _GRACE: Seconds = 15.0
+_STARTING = 5.0
+"""How many times as long nodes that are connected may take to say their names at first: their processes start."""
 _LIFE: Seconds = 300.0
 """For how long a hello waits for its node; then the SuperLink answers for it, and it is asked again."""
 
@@ -53,11 +58,11 @@ class Present:
 
 @dataclass(slots=True)
 class _Outsider:
-    """A node that is no candidate: how often it failed, what it said, and in which round it is asked again."""
+    """A node that is no candidate: how often it failed, what is wrong, and in which round it is asked again."""
 
+    fault: Fault
     failures: int = 0
     name: str = ""
-    said: str = ""
     until: int = 0
 
 
@@ -67,11 +72,14 @@ class NodeNames:
     Every node is asked once, and again if it fails or falls silent.  One that keeps failing, or that nobody knows, is
     left alone for some rounds, unless there are too few without it, it went away and came back, or its name has joined.
     With ``enough`` known clients there, the others are waited for only a moment, and only the first time.  Of two nodes
-    with one name the later counts: a SuperNode after a restart.
+    with one name the later counts: a SuperNode after a restart.  ``welcome`` is called with each name that nobody
+    knows, and makes a client of it; without it such a node is no candidate.
     """
 
-    def __init__(self, clients: Iterable[ClientId], names: Names, run: str) -> None:
-        self._names, self._run = names, run
+    def __init__(
+        self, clients: Iterable[ClientId], names: Names, run: str, welcome: Callable[[ClientId], None] | None = None
+    ) -> None:
+        self._names, self._run, self._welcome = names, run, welcome
         self._by_name: dict[str, ClientId] = {}
         self.know(clients)
         self._known: dict[int, ClientId] = {}
@@ -97,7 +105,9 @@ class NodeNames:
     ) -> Present:
         """Return who is there, waiting at most ``wait`` seconds for ``enough`` of them, not counting those ``without``.
 
+        At the first time nodes that are connected, and without which no round can be played, get five times as long.
         After the first time ``least`` of them will do, and the others are given a moment only if they are on their way.
+        Where every node there is has the same fault, nothing is waited for: more time would not mend it.
         """
         start, tried, found = grid.now(), set[int](), enough
         self._round += 1
@@ -110,12 +120,15 @@ class NodeNames:
             here = {client: node for client, node in known if str(client) in self._by_name}
             found = sum(client not in without for client in here)
             waited = grid.now() - start
-            coming = not nodes.keys().isdisjoint(self._asked.values()) and waited < min(_GRACE, wait)
+            asked = not nodes.keys().isdisjoint(self._asked.values())
+            coming = asked and waited < min(_GRACE, wait)
             if self._round == 1:
                 done = found >= enough and not coming
             else:
                 done = found >= enough or (found >= (enough if least is None else least) and not coming)
-            if done or waited >= wait:
+            starting = self._round == 1 and asked and found < (enough if least is None else least)
+            late = waited >= (wait * _STARTING if starting else wait)
+            if done or late or self._hopeless(nodes, enough, waited):
                 told, self._releases = self._releases, {}
                 left, self._left = self._left, {}
                 counts = {client: count for client, count in told.items() if client in here}
@@ -126,6 +139,18 @@ class NodeNames:
         """Let these say hello again before they are candidates: they did not answer, and may be gone."""
         doubted = set(clients) if self._names == "hello" else set()
         self._known = {node: client for node, client in self._known.items() if client not in doubted}
+
+    def excuses(self) -> str:
+        """Say why the nodes that are there are no candidates, and what to do; nothing if all of them are."""
+        silent = len({*self._asked.values()} - self._known.keys())
+        return explained([one.fault for one in self._outside.values()], self._names, list(self._by_name), silent)
+
+    def _hopeless(self, nodes: Collection[int], enough: int, waited: Seconds) -> bool:
+        """Say whether all nodes are kept out by the same lasting fault, and are as many as can be expected."""
+        faults = {one.fault.kind for one in self._outside.values()}
+        settled = len(self._outside) == len(nodes) and not self._asked and not faults & {"unreachable"}
+        complete = len(nodes) >= len(self._by_name) or (len(nodes) >= enough and waited >= _GRACE)
+        return settled and len(faults) == 1 and complete
 
     def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int], *, needy: bool) -> None:
         fresh = [node for node in nodes if node not in self._known]
@@ -143,14 +168,13 @@ class NodeNames:
             if number not in self._asked:
                 continue
             node = self._asked.pop(number)
-            if message.has_error():
-                # The SuperLink's own errors tell of the way there, not of the node.
-                failed = message.metadata.src_node_id == node
-                self._keep_out(node, f"gave no name: {message.error.reason!r:.200}", failures=int(failed))
-                continue
             note = Note.of(message)
-            client = self._name(node, "" if note is None else note.name, nodes)
-            if note is not None and client is not None:
+            if note is None:
+                fault = fault_of(message, node)
+                self._keep_out(node, fault, failures=int(fault.kind != "unreachable"))
+                continue
+            client = self._name(node, note.name, nodes)
+            if client is not None:
                 self._releases[client] = note.releases
                 if note.left is not None:
                     self._left[client] = note.left
@@ -161,24 +185,30 @@ class NodeNames:
 
     def _name(self, node: int, name: str, nodes: Collection[int]) -> ClientId | None:
         client = self._by_name.get(name)
+        if client is None and name and self._welcome is not None:
+            client = node if self._names == "node" else name
+            self._welcome(client)
+            self._by_name[name] = client
         if client is None:
-            said = f"calls itself {name!r}, which the selector does not know" if name else "gave no name"
-            self._keep_out(node, said, name, _TRIES)
+            said = f"calls itself {name!r:.100}, which the selector does not know" if name else "gave no name"
+            self._keep_out(node, Fault("unknown" if name else "unnamed", said), name, _TRIES)
             return None
         self._outside.pop(node, None)
         before = self._node_of.get(client, node)
         if before != node and before in nodes:
             log(WARNING, "pausefl: %r was node %s, which is still there, and is now node %s: %s", client, before, node,
                 "a restart, or a stranger that uses the name; only names='key' or 'registered' can tell")  # fmt: skip
-        log(INFO, "pausefl: node %s is %r", node, client)
+        if self._names != "node":
+            log(INFO, "pausefl: node %s is %r", node, client)
         self._known[node], self._node_of[client] = client, node
         return client
 
-    def _keep_out(self, node: int, said: str, name: str = "", failures: int = 0) -> None:
-        one = self._outside.setdefault(node, _Outsider())
-        if said != one.said:
-            log(WARNING, "pausefl: node %s %s; it is not a candidate", node, said)
-        one.failures, one.name, one.said = one.failures + failures, name, said
+    def _keep_out(self, node: int, fault: Fault, name: str = "", failures: int = 0) -> None:
+        one = self._outside.get(node)
+        if one is None or one.fault != fault:
+            log(WARNING, "pausefl: node %s %s; it is not a candidate", node, fault.said)
+        one = self._outside.setdefault(node, _Outsider(fault))
+        one.failures, one.name, one.fault = one.failures + failures, name, fault
         one.until = self._round + (_REST if one.failures >= _TRIES else 1)
 
 
@@ -187,12 +217,14 @@ class AvailableClients:
 
     ``least``: how many a round needs; ``wait``: how many seconds as many as the selector wants are waited for.
     ``here`` are the clients found last, with their nodes.  Whose budget is gone, by their own word or by what they
-    answered, is noted in the run's state.
+    answered, is noted in the run's state.  ``newcomers`` that join get the mean number of examples of the others.
     """
 
-    def __init__(self, selector: Selector, names: Names, least: int, wait: Seconds, state: RunState) -> None:
+    def __init__(
+        self, selector: Selector, names: Names, newcomers: Newcomers, least: int, wait: Seconds, state: RunState
+    ) -> None:
         self._selector, self._least, self._wait, self._state = selector, least, wait, state
-        self._nodes = NodeNames(self._clients(), names, state.name)
+        self._nodes = NodeNames(self._clients(), names, state.name, self._join if newcomers == "join" else None)
         self.here: dict[ClientId, int] = {}
 
     def ready(self, grid: TimedGrid, number: int, *, everybody: bool = False) -> list[ClientId]:
@@ -211,9 +243,10 @@ class AvailableClients:
         if len(ready) < self._least:
             if self.over() is not None:
                 return []
+            todo = self._nodes.excuses() or "start more nodes, wait longer, or pass fewer='smaller'"
             raise NotEnoughClientsError(
                 f"candidates are {len(ready)} ({len(self.here)} there, {len(self._state.exhausted)} without budget), "
-                f"but round {number} needs {self._least}; start more nodes, wait longer, or pass fewer='smaller'"
+                f"but round {number} needs {self._least}; {todo}"
             )
         return ready
 
@@ -256,6 +289,10 @@ class AvailableClients:
         if solvent < self._least <= len(clients):
             return f"{solvent} of {len(clients)} clients have budget left, but a round needs {self._least}"
         return None
+
+    def _join(self, client: ClientId) -> None:
+        sizes = self._selector.cohort.sizes[self._selector.cohort.present]
+        self._selector.join({client: float(sizes.mean())})
 
     def _clients(self) -> list[ClientId]:
         return list(compress(self._selector.cohort.ids, self._selector.cohort.present))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
@@ -22,12 +22,20 @@ _PATIENCE = 20
 class Exchange:
     """What came back of the messages sent, all of it and by the node that was asked, and the seconds each reply took.
 
-    The node that was asked is not always the sender: errors of the SuperLink name another one.
+    The node that was asked is not always the sender: errors of the SuperLink name another one.  ``waiting`` are the
+    messages that had no reply when the exchange ended, with their nodes; ``late`` the replies to earlier messages, and
+    when they came; ``start`` and ``took`` when it began and how long it was, by the grid's clock.  ``early``: it ended
+    because enough had answered.
     """
 
     replies: list[Message]
     by_node: dict[int, Message]
     seconds: dict[int, Seconds]
+    waiting: dict[str, int] = field(default_factory=dict)
+    late: list[tuple[Message, Seconds]] = field(default_factory=list)
+    start: Seconds = 0.0
+    took: Seconds = 0.0
+    early: bool = False
 
 
 class TimedGrid:
@@ -56,23 +64,43 @@ class TimedGrid:
             if message.metadata.message_id in accepted
         }
 
-    def exchange(self, messages: Iterable[Message], timeout: Seconds | None) -> Exchange:
-        """Send all messages and collect replies until every one is there, or the time is up."""
-        start = self.now()
+    def exchange(
+        self,
+        messages: Iterable[Message],
+        timeout: Seconds | None,
+        *,
+        enough: Callable[[Mapping[int, Message]], bool] | None = None,
+        late: Collection[str] = (),
+    ) -> Exchange:
+        """Send all messages and collect replies until every one is there, the time is up, or they are ``enough``.
+
+        ``enough`` is told the replies by node.  Replies to the messages ``late``, which were sent before, are collected
+        as well, and not waited for.
+        """
+        start, expected = self.now(), set(late)
         waiting = self.post(messages)
-        found = Exchange([], {}, {})
+        replies: list[Message] = []
+        by_node: dict[int, Message] = {}
+        seconds: dict[int, Seconds] = {}
+        found: list[tuple[Message, Seconds]] = []
+        taken, early = 0.0, False
         while waiting:
-            replies = list(self.grid.pull_messages(list(waiting)))
+            pulled = list(self.grid.pull_messages([*waiting, *expected]))
             taken = self.now() - start
-            for reply in replies:
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            for reply in pulled:
+                number = reply.metadata.reply_to_message_id
+                if number in expected:
+                    expected.discard(number)
+                    found.append((reply, start + taken))
+                node = waiting.pop(number, None)
                 if node is not None:
-                    found.replies.append(reply)
-                    found.by_node[node], found.seconds[node] = reply, max(taken, 1e-9)
-            if not waiting or (timeout is not None and taken >= timeout):
+                    replies.append(reply)
+                    by_node[node], seconds[node] = reply, max(taken, 1e-9)
+            early = bool(waiting) and enough is not None and enough(by_node)
+            if early or not waiting or (timeout is not None and taken >= timeout):
                 break
             self.pause()
-        return found
+        return Exchange(replies, by_node, seconds, waiting, found, start, taken, early)
 
     def pause(self) -> None:
         """Wait a moment."""

@@ -30,7 +30,10 @@ class PlayedRound:
     """One round: who was asked, what each term of the reward said for them, how long each took, who refused and why.
 
     ``seconds`` holds those that answered; a speed of None is unbounded: somebody in the round was never tried before.
-    ``spent`` is the selector's estimate, by the schedule that it was given: see ``Selector.spent``.
+    ``spent`` is the selector's estimate, by the schedule that it was given: see ``Selector.spent``.  ``took``: after
+    how many seconds the round closed; None in files of earlier versions.  ``late``: who had not answered by then, and
+    was not waited for any longer.  ``used``: late replies of earlier rounds that went into this one, and their weights.
+    ``wasted``: late replies that did not, with the rounds they belong to; their clients have paid for them.
     """
 
     round: int
@@ -39,6 +42,10 @@ class PlayedRound:
     seconds: Mapping[str, Seconds]
     refused: Mapping[str, str]
     spent: Mapping[str, float]
+    took: Seconds | None = field(default=None, compare=False)
+    late: tuple[str, ...] = ()
+    used: Mapping[str, float] = field(default_factory=dict)
+    wasted: tuple[tuple[str, int], ...] = ()
 
     def line(self) -> str:
         """Say it in one line."""
@@ -46,7 +53,11 @@ class PlayedRound:
         took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.seconds.items())
         refused = "".join(f"; {name} {why}" for name, why in self.refused.items())
         picked = ", ".join(str(member) for member in self.members)
-        return f"round {self.round}: picked {picked} ({terms}); answered: {took or 'nobody'}{refused}"
+        late = f"; not waited for: {', '.join(self.late)}" if self.late else ""
+        used = "".join(f"; {name} came late and counts {weight:.2g}" for name, weight in self.used.items())
+        wasted = "".join(f"; {name} paid in vain in round {number}" for name, number in self.wasted)
+        said = f"round {self.round}: picked {picked} ({terms}); answered: {took or 'nobody'}"
+        return f"{said}{refused}{late}{used}{wasted}"
 
     def metrics(self) -> MetricRecord:
         """Return the numbers as Flower keeps them; names are in ``line`` and in the strategy's history."""
@@ -57,6 +68,8 @@ class PlayedRound:
                 "pausefl-answered": len(self.seconds),
                 "pausefl-latency": max(self.seconds.values(), default=0.0),
                 "pausefl-most-spent": max(self.spent.values(), default=0.0),
+                "pausefl-late": len(self.late),
+                "pausefl-wasted": len(self.wasted),
                 **values,
             }
         )
@@ -67,7 +80,9 @@ class RunState:
     """Where a run stands: name, complete rounds, Flower's result with the model, history, and whose budget is gone.
 
     ``name`` names the run's releases: a server that died in mid-round asks again under the same names, and clients that
-    had answered send the same bytes instead of paying twice.
+    had answered send the same bytes instead of paying twice.  ``warm`` are the nodes that have answered before: the
+    first answer of a process is slower than the others.  ``open`` are clients that were not waited for, and the rounds
+    in which they were asked.  ``planned`` is the number of rounds that the caller of ``start`` asked for.
     """
 
     name: str = ""
@@ -75,6 +90,9 @@ class RunState:
     result: Result = field(default_factory=Result)
     history: list[PlayedRound] = field(default_factory=list)
     exhausted: set[ClientId] = field(default_factory=set)
+    warm: set[int] = field(default_factory=set)
+    open: list[tuple[ClientId, int]] = field(default_factory=list)
+    planned: int | None = None
 
     @property
     def model(self) -> ArrayRecord:
@@ -100,7 +118,9 @@ class RunState:
     def add_round(self, entry: Mapping[str, Any]) -> None:
         """Take up what ``latest_round`` returned, as it comes back from a file."""
         played = entry["played"]
-        self.history.append(PlayedRound(**{**played, "members": tuple(played["members"])}))
+        wasted = tuple((client, number) for client, number in played.get("wasted", ()))
+        tuples = {"members": tuple(played["members"]), "late": tuple(played.get("late", ())), "wasted": wasted}
+        self.history.append(PlayedRound(**{**played, **tuples}))
         for name in _METRICS:
             kept: dict[int, MetricRecord] = getattr(self.result, name)
             for number, values in entry["metrics"].get(name, {}).items():
@@ -152,6 +172,7 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
         _evaluate(plan, number, scored, result)
         state.rounds = number
         strategy.save()
+    strategy.end()
     if state.rounds < plan.rounds:
         log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), state.rounds)
     log(INFO, "pausefl: %s rounds, %.1f s", state.rounds, time.monotonic() - start)

@@ -138,7 +138,7 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
     text = schedule_text(schedule)
     unit: str = mechanism.guarantee.unit if mechanism is not None else UNSTATED
-    if past.retired is not None and wanted.release not in past.releases:
+    if past.retired is not None:
         raise BudgetExceededError(f"{subject!r} was retired at {past.retired}, for ever; stop taking part")
     if past.first is not None:
         _check_terms(past.first, schedule, unit, mechanism)

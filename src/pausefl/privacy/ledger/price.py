@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pausefl.errors import BudgetExceededError, is_finite, require
 from pausefl.privacy.mechanisms.base import Mechanism
-from pausefl.privacy.schedule import Schedule
+from pausefl.privacy.schedule import SHAVE, Schedule
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
 from pausefl.types import Epsilon
 
@@ -42,12 +42,14 @@ class Price:
 
 
 def release_price(
-    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Sequence[float], rho: float, subject: object
-) -> Price:
+    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Sequence[float], rho: float, subject: object,
+    *, whole: Epsilon | None = None,
+) -> Price:  # fmt: skip
     """Return what the subject's ``play``-th release costs, or refuse: the one rule, of ledger and simulator.
 
     ``deltas`` are those of its earlier releases, and ``rho`` is what they cost in all.  A price at which the mechanism
-    would refuse to release is refused too: it would be spent for nothing.
+    would refuse to release is refused too: it would be spent for nothing.  ``whole`` is the budget for life, where the
+    schedule spreads only a part of it and :func:`signal_price` charges the rest.
 
     >>> from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit
     >>> round(release_price(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], 0.0, "clinic-7").epsilon, 6)
@@ -57,15 +59,14 @@ def release_price(
     >>> round(first.rho, 5), round(first.epsilon, 3)
     (0.00153, 0.198)
     """
-    share = schedule.epsilon(play)
-    fine = is_finite(share) and share > 0.0
-    require(fine, "epsilon", share, "a finite number above 0", "mend the schedule")
+    share = _share(schedule, play)
     if mechanism is None:
-        return Price(float(share), 0.0, 0.0, float(share))
+        return Price(share, 0.0, 0.0, share)
     delta = float(mechanism.guarantee.delta)
-    price = Price(float(share), delta, 0.0, float(share))
-    if mechanism.composition == "zcdp":
-        price = _price_in_rho(schedule, play, delta, first=not deltas, spent=rho, subject=subject)
+    price = Price(share, delta, 0.0, share)
+    if in_rho(mechanism):
+        price = _price_in_rho(schedule, play, delta, not deltas, rho, subject, whole)
+        price = replace(price, alone=zcdp_epsilon(price.rho, delta))
     if price.alone < mechanism.least_epsilon:
         raise BudgetExceededError(
             f"release {play} of {subject!r} has epsilon {price.alone!r} left, but {mechanism.name} needs "
@@ -89,11 +90,46 @@ def release_price(
     return price
 
 
-def _price_in_rho(
-    schedule: Schedule, play: int, delta: float, *, first: bool, spent: float, subject: object
+def signal_price(
+    schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Sequence[float], rho: float, subject: object,
+    *, whole: Epsilon, numbers: int = 1,
 ) -> Price:  # fmt: skip
-    """Return the price of a release that is paid in rho: its share of what the whole budget is worth at this delta."""
-    worth, rho = zcdp_within(schedule.budget, delta), rho_share(schedule.budget, delta, schedule.epsilon(play))
+    """Return what it costs to tell signals for the ``play``-th time, or refuse: paid as updates are, from one budget.
+
+    A signal is a number that is noised under pure epsilon.  Where updates are paid in rho, so are signals: a pure
+    epsilon e costs rho = e^2 / 2 (Bun and Steinke, 2016, Proposition 1.4).  ``schedule`` is the part of the ``whole``
+    budget that is kept for signals, ``mechanism`` that of the updates, and ``rho`` what updates and signals have cost
+    so far.  The ``numbers`` that are told at once share the price equally, and ``alone`` is the epsilon of each.
+
+    >>> from pausefl.privacy import FixedHorizon, Gaussian
+    >>> part, record = FixedHorizon(budget=0.2, releases=10), Gaussian(l2=1.0, delta=1e-5, unit="record")
+    >>> price = signal_price(part, 1, record, [], 0.0, "clinic-7", whole=1.0)
+    >>> round(price.rho, 6), round(price.alone, 4), round(price.alone**2 / 2, 6)
+    (0.000611, 0.035, 0.000611)
+    """
+    share = _share(schedule, play)
+    if not in_rho(mechanism) or mechanism is None:
+        return Price(share, 0.0, 0.0, share / numbers)
+    price = _price_in_rho(schedule, play, float(mechanism.guarantee.delta), not deltas, rho, subject, whole)
+    return replace(price, alone=math.sqrt(2.0 * price.rho / numbers) * SHAVE)
+
+
+def _share(schedule: Schedule, play: int) -> Epsilon:
+    share = schedule.epsilon(play)
+    fine = is_finite(share) and share > 0.0
+    require(fine, "epsilon", share, "a finite number above 0", "mend the schedule")
+    return float(share)
+
+
+def _price_in_rho(
+    schedule: Schedule, play: int, delta: float, first: bool, spent: float, subject: object, whole: Epsilon | None
+) -> Price:  # fmt: skip
+    """Return the price of a release that is paid in rho: its share of what the whole budget is worth at this delta.
+
+    What it is worth ``alone`` is left to the caller.
+    """
+    budget = schedule.budget if whole is None else whole
+    worth, rho = zcdp_within(budget, delta), rho_share(budget, delta, schedule.epsilon(play))
     # The filter of Feldman and Zrnic (2021): what rho adds up to is bounded beforehand, whoever decides when to stop.
     if not spent + rho <= worth:
         raise BudgetExceededError(
@@ -101,7 +137,7 @@ def _price_in_rho(
             "stop taking part"
         )
     epsilon = zcdp_epsilon(spent + rho, delta) - zcdp_epsilon(spent, delta)
-    return Price(epsilon, delta if first else 0.0, rho, zcdp_epsilon(rho, delta))
+    return Price(epsilon, delta if first else 0.0, rho, 0.0)
 
 
 def rho_share(budget: Epsilon, delta: float, epsilon: Epsilon) -> float:

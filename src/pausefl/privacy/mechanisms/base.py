@@ -301,13 +301,13 @@ def clip_norm(vector: FloatArray, order: Literal[1, 2], bound: float) -> None:
 def vector_norm(vector: FloatArray, order: Literal[1, 2]) -> float:
     """Return the norm in float64, relatively exact to 2^-36; infinite only if it is beyond float64."""
     top = float(np.abs(vector).max())
-    if top == 0.0:
-        return 0.0
+    share = top or 1.0  # no way out for zeros: the time it takes must not tell that training changed nothing
     # Divided by the largest entry, nothing overflows.  Blocks, since one long sum loses what is small beside it: a
     # block of 2^16 terms loses at most 2^-37 of its sum, and the sum over the blocks is exact.
     with np.errstate(under="ignore"):
-        blocks = (vector[start : start + _BLOCK] / top for start in range(0, vector.size, _BLOCK))
-        total = math.fsum(float(np.abs(part).sum() if order == 1 else np.dot(part, part)) for part in blocks)
+        blocks = (vector[start : start + _BLOCK] / share for start in range(0, vector.size, _BLOCK))
+        # Not np.dot: it wakes threads that go on to spin, for long vectors and for some only.
+        total = math.fsum(float((np.abs(part) if order == 1 else np.square(part)).sum()) for part in blocks)
     return top * (total if order == 1 else math.sqrt(total))
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy import stats
 
+from pausefl.report.seed_statistics import t_half_width
 from pausefl.studies.evidence import Evidence
 
 Verdict: TypeAlias = Literal[
@@ -48,12 +48,7 @@ class Estimate:
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
         """Return the estimate from one value per seed."""
-        count = len(values)
-        deviation = float(np.std(values, ddof=1)) if count > 1 else 0.0
-        if count < 3 and deviation == 0.0:
-            return cls(float(np.mean(values)), math.inf, count)
-        half_width = float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
-        return cls(float(np.mean(values)), half_width, count)
+        return cls(float(np.mean(values)), t_half_width(values), len(values))
 
     def __str__(self) -> str:
         if self.seeds == 1:

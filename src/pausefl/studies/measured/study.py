@@ -23,7 +23,7 @@ from pausefl.studies.study import About, Order, Outcome, Progress, Row, Scale, S
 from pausefl.system.state_file import write_whole
 from pausefl.system.toml_sections import validated, value_of
 
-FILE = "rows.csv"
+FILE, PARTIAL = "rows.csv", "rows.partial.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,38 @@ class MeasuredRows:
 def write_rows(measurement: Measurement, folder: Path, progress: Progress = lambda _: None) -> list[Row]:
     """Measure, write the rows as CSV with the settings beside them, and return them.
 
-    A folder of other settings is left alone: rows take long to measure and are quickly overwritten.
+    A folder of other settings is left alone: rows take long to measure and are quickly overwritten.  A measurement that
+    takes hours keeps each row when it is there, and goes on after the last one if it was stopped.
     """
     settings = json.dumps(measurement.model_dump(), indent=1) + "\n"
     kept = folder / "settings.json"
     if kept.exists() and kept.read_text(encoding="utf-8") != settings:
         raise ConfigError(f"{folder} holds rows of other settings; name another folder, or delete this one")
-    rows = list(measurement.rows(progress))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(kept, settings)
+    rows = (
+        _resumed(measurement, folder / PARTIAL, progress) if measurement.resumable else list(measurement.rows(progress))
+    )
     table = io.StringIO(newline="")
     writer = csv.DictWriter(table, fieldnames=list(measurement.columns))
     writer.writeheader()
     writer.writerows(rows)
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / FILE, table.getvalue())
-    write_whole(kept, settings)
+    (folder / PARTIAL).unlink(missing_ok=True)
+    return rows
+
+
+def _resumed(measurement: Measurement, journal: Path, progress: Progress) -> list[Row]:
+    """Return all rows: those that an earlier call has kept, and the others, each kept as soon as it is measured."""
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True) if journal.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]  # the last one may have been cut short
+    rows: list[Row] = [json.loads(line) for line in whole]
+    write_whole(journal, "".join(whole))
+    with journal.open("a", encoding="utf-8") as file:
+        for row in measurement.rows(progress, known=tuple(rows)):  # type: ignore[call-arg]
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            rows.append(row)
     return rows
 
 

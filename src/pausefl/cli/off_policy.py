@@ -1,0 +1,54 @@
+"""``pausefl off-policy``: what another policy's choices would have been worth in the rounds of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pausefl.cli import app
+from pausefl.cli.options import TRAINING, AsJson, complete_policy
+from pausefl.cli.play_runs import use_own_modules
+
+_WORDS = {"seconds": "latency s", "speed": "speed", "answers": "share of answers"}
+
+
+@app.command("off-policy", rich_help_panel=TRAINING)
+def off_policy(
+    run: Annotated[Path, typer.Argument(help="Folder of one run, of a policy that records its chances.")],
+    policy: Annotated[str, typer.Option(help="The policy to judge.", autocompletion=complete_policy)],
+    first: Annotated[int, typer.Option(min=1, help="The first round that is judged.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate what the members of each round would have been like, had another policy chosen them."""
+    from pausefl.runs.off_policy import off_policy as judged
+    from pausefl.runs.read_folder import read_run
+    from pausefl.runs.replay import with_policy
+
+    stored = read_run(run)
+    use_own_modules(run / "config.toml", [stored.settings, with_policy(stored.settings, policy)])
+    found = judged(stored, policy, first=first)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1))
+        return
+    table = Table()
+    for name in ("mean of the members", f"{found.played} itself", "inverse", "by a model", "doubly robust"):
+        table.add_column(name, justify="left" if name.startswith("mean") else "right", no_wrap=True)
+    for name, one in found.measures.items():
+        ways = (one.played, one.inverse, one.direct, one.doubly_robust)
+        table.add_row(_WORDS[name], *(f"{way.value:.3f} ± {way.high - way.value:.3f}" for way in ways))
+    out = Console() if sys.stdout.isatty() else Console(width=100)
+    out.print(table)
+    out.print(
+        f"{found.policy} in the states of {found.rounds} rounds that {found.played} has played; ±: 95 % interval.\n"
+        f"The largest weight of a member is {found.largest_weight:.3g}. The model's bias is not in its ±.\n"
+        "How long a round takes is no mean over its members, and cannot be told in this way."
+    )
+    if found.silent:
+        out.print(f"{found.silent} members did not answer: the latency is that of the others, a ratio of estimates.")

@@ -1,0 +1,31 @@
+"""``pausefl watch``: one page in the browser that follows a run while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pausefl.cli import app
+from pausefl.cli.options import TRAINING
+
+
+@app.command(rich_help_panel=TRAINING)
+def watch(
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or the checkpoint of a Flower server.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes one that is free.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but this machine's own needs the token that is printed.")
+    ] = "127.0.0.1",
+) -> None:
+    """Follow a run in the browser: progress, who is slow, budgets left, and alarms. It only reads."""
+    from pausefl.report.live.server import watching
+
+    with watching(run, host, port) as server:
+        typer.echo(f"watching {run} at {server.url} (Ctrl-C ends it)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            rounds = server.run.rounds
+            typer.echo(f"stopped watching after {rounds:,} {'round' if rounds == 1 else 'rounds'}", err=True)

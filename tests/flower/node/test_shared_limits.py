@@ -1,0 +1,73 @@
+"""Limits of the machine that an app shares with its node: what is too low is refused, or named."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from pausefl.errors import PauseError
+from pausefl.flower.node import shared_limits as module
+from pausefl.flower.node.box import Box
+from pausefl.flower.node.enter_box import MOST_PROCESSES
+from pausefl.flower.node.shared_limits import check_shared_limits, shared_limits
+
+
+@pytest.fixture
+def as_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+
+
+def machine(folder: Path, **numbers: int | str) -> dict[str, Path]:
+    """Files as the kernel has them."""
+    proc, groups = folder / "proc", folder / "cgroup"
+    (proc / "sys/fs").mkdir(parents=True)
+    (proc / "self").mkdir()
+    (proc / "sys/fs/file-max").write_text(f"{numbers.get('files', 2**63 - 1)}\n")
+    (proc / "sys/fs/pipe-user-pages-hard").write_text(f"{numbers.get('pipes', 0)}\n")
+    (proc / "self/cgroup").write_text("1:cpu:/x\n0::/system.slice/clinic.service\n")
+    (groups / "system.slice/clinic.service").mkdir(parents=True)
+    (groups / "system.slice/clinic.service/pids.max").write_text("max\n")
+    (groups / "system.slice/clinic.service/pids.current").write_text("20\n")
+    (groups / "system.slice/pids.max").write_text(f"{numbers.get('tasks', 100_000)}\n")
+    (groups / "system.slice/pids.current").write_text("20\n")
+    return {"proc": proc, "groups": groups}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({}, None), ({"files": 2465780}, "fs.file-max is 2465780"), ({"pipes": 64}, "fs.pipe-user-pages-hard is 64"),
+        ({"tasks": 320}, "300 tasks are left"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("as_user")
+def test_limits_that_an_app_can_use_up_are_named(tmp_path: Path, numbers: dict[str, int], said: str | None) -> None:
+    found = shared_limits(Box(), **machine(tmp_path, **numbers))
+    assert len(found) == (said is not None) and all(said in one for one in found if said)
+
+
+def test_root_is_told_that_its_processes_are_not_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (told,) = shared_limits(Box(), **machine(tmp_path, files=10, pipes=10))
+    assert "runs as root" in told and "--box-user" in told
+    assert shared_limits(Box(closed=False)) == []
+
+
+@pytest.mark.usefixtures("as_user")
+def test_a_limit_on_processes_that_an_app_can_use_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_tasks_of", lambda user: 50)
+    least = MOST_PROCESSES + 350
+    for most in (resource.RLIM_INFINITY, least):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, most=most: (most, most))
+        check_shared_limits(Box())
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (least - 1, least - 1))
+    with pytest.raises(PauseError, match=rf"\(ulimit -u\) is {least - 1}, but must be at least {least}.*raise it"):
+        check_shared_limits(Box())
+    check_shared_limits(Box(closed=False))
+
+
+def test_tasks_are_counted() -> None:
+    assert module._tasks_of(Path("/proc/self").stat().st_uid) >= 1
