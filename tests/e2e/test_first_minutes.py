@@ -1,11 +1,14 @@
-"""A Flower user's first minutes: the README's own lines and commands, in an app like Flower's quickstart, simulated."""
+"""A Flower user's first minutes: the README's own lines and commands, in an app like Flower's quickstart."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +40,21 @@ def lines(step: list[Block], title: str) -> str:
     return text
 
 
+def typed(step: list[Block]) -> list[str]:
+    return [one for block in step if block.kind == "console" for one, _ in commands(block)]
+
+
 def command(step: list[Block], start: str) -> str:
-    [found] = [one for block in step if block.kind == "console" for one, _ in commands(block) if one.startswith(start)]
+    [found] = [one for one in typed(step) if one.startswith(start)]
     return found
+
+
+def private_app(folder: Path, step: list[Block]) -> Path:
+    return write_app(
+        folder,
+        server=replaced(SERVER, "strategy = FedAvg()", lines(step, "server_app.py")),
+        client=replaced(CLIENT, "app = ClientApp()", lines(step, "client_app.py")),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +74,21 @@ def engine(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[An
 
 
 class Typed:
-    """A command as a reader types it; it must succeed, and whatever happens its process is gone at the end."""
+    """What a reader types; it must succeed, and whatever happens its processes are gone at the end."""
 
-    def __init__(self, engine: Any, words: str, folder: Path) -> None:
+    def __init__(self, env: dict[str, str], words: str, folder: Path) -> None:
         self.log = folder.with_suffix(".log")
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                ["bash", "-c", words], cwd=folder, env=engine.env, stdout=out, stderr=subprocess.STDOUT
+                ["bash", "-c", words], cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     def end(self) -> str:
         try:
             code = self.process.wait(patience(120))
         finally:
-            self.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         said = self.log.read_text(errors="replace")
         assert code == 0, said
         return said
@@ -93,13 +109,9 @@ def test_selection_only_and_private_with_the_lines_of_the_readme(engine: Any, tm
     first, second, _ = steps()
     run = command(first, "flwr run")
     plain = write_app(tmp_path / "plain", server=replaced(SERVER, "strategy = FedAvg()", lines(first, "server_app.py")))
-    private = write_app(
-        tmp_path / "private",
-        server=replaced(SERVER, "strategy = FedAvg()", lines(second, "server_app.py")),
-        client=replaced(CLIENT, "app = ClientApp()", lines(second, "client_app.py")),
-    )
-    Typed(engine, command(second, "pausefl owner init"), private).end()
-    runs = [Typed(engine, run, app) for app in (plain, private)]
+    private = private_app(tmp_path / "private", second)
+    Typed(engine.env, command(second, "pausefl owner init"), private).end()
+    runs = [Typed(engine.env, run, app) for app in (plain, private)]
     said, said_in_private = (one.end() for one in runs)
 
     members = picked(said)
@@ -117,3 +129,22 @@ def test_selection_only_and_private_with_the_lines_of_the_readme(engine: Any, tm
         assert len(rows) == sum(name in one for one in members)
         assert {(row.unit, row.noise, row.budget) for row in rows} == {("update", "secure", 8.0)}
         assert ledger.spent(name) == pytest.approx(len(rows))
+
+
+@pytest.mark.thorough  # its sibling with another app: tests/e2e/test_flower.py
+def test_private_on_real_machines_with_the_commands_of_the_readme(alone: None, tmp_path: Path) -> None:  # noqa: F811
+    _, second, third = steps()
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("FLWR_", "PAUSEFL_"))}
+    env |= {
+        "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(pausefl.__file__).parents[1]), "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
+    }  # fmt: skip
+    members = picked(Typed(env, "\n".join(["set -e", *typed(third)]), private_app(tmp_path / "real", second)).end())
+    assert [sorted(one) for one in members] == [["client-0", "client-1"]] * 3
+    for name in members[0]:
+        ledger = SqliteLedger(home / name / "ledger.db")
+        assert not ledger.simulation
+        assert [(row.unit, row.noise) for row in ledger.charges(name)] == [("update", "secure")] * 3
