@@ -32,11 +32,11 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
     lines = [
         "# Results",
         "",
-        f"Made with `{made_with}`; the command behind each run is in `{folder}/README.md`. In tables, ± is the "
-        f"standard deviation over seeds, *final* the mean of the last {SMOOTH} rounds, *best* the best single score, "
-        f"*largest leakage* that of any client in any seed. In charts, accuracy is the mean of the last {SMOOTH} "
-        "rounds, as in the paper; lines are means over seeds, and bands reach from the lowest seed to the highest. "
-        "What all this says of the paper's claims is in [claims](claims.md).",
+        f"Made with `{made_with}`. `{folder}/README.md` has the command behind each run. In tables, ± is the "
+        f"standard deviation over seeds, *final* is the mean of the last {SMOOTH} rounds, *best* is the best single "
+        f"score, and *largest leakage* is that of any client in any seed. In charts, accuracy is the mean of the last "
+        f"{SMOOTH} rounds, as in the paper. Lines are means over seeds, and bands reach from the lowest seed to the "
+        "highest. [Claims](claims.md) says what all this means for the paper's claims.",
         "",
     ]
     found = {*evidence.runs, *evidence.tables}

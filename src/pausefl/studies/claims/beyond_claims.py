@@ -54,14 +54,15 @@ def _ends(evidence: Evidence) -> Iterator[Finding]:
 BEYOND = (
     Claim(
         "Matched aggregation learns as well as plain averaging at its best.",
-        f"The best mean of {SMOOTH} rounds of both, seed by seed: less than {_PEAK_POINTS:g} point below.",
-        "Early releases carry little noise; then there is nothing to gain by a server that knows it.",
+        f"We compare the best mean of {SMOOTH} rounds of both, seed by seed. It must be less than {_PEAK_POINTS:g} "
+        "point below.",
+        "Early releases carry little noise, so a server gains nothing by knowing the noise.",
         _peaks,
     ),
     Claim(
         "With matched aggregation training does not collapse.",
-        f"The mean of the last {SMOOTH} rounds, seed by seed: less than {_END_POINTS:g} points below the best that "
-        "plain averaging ever had, however noisy releases have become.",
+        f"The mean of the last {SMOOTH} rounds must be less than {_END_POINTS:g} points below the best that plain "
+        "averaging ever had, seed by seed, however noisy releases have become.",
         "",
         _ends,
     ),

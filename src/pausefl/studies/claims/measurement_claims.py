@@ -91,28 +91,29 @@ def _distinct(rows: Rows, column: str) -> list[Any]:
 MEASURED = (
     Claim(
         "Regret grows logarithmically (Theorem 1).",
-        f"What the last doubling of n added, over what the one before added: 1 under log n, 1.41 under the root "
-        f"of n, 2 under n; at most {_LOG_GROWTH} asked, which does not tell log n from a very small power of n.",
+        f"We divide what the last doubling of n added by what the doubling before added. The result is 1 for log n, "
+        f"1.41 for the root of n, and 2 for n. We ask for {_LOG_GROWTH} at most. This cannot tell log n from a very "
+        "small power of n.",
         "The exploration bonus sqrt((m+1) ln n / T) is far larger than the differences of speed for as long as any "
-        "training lasts; growth turns logarithmic only once it is small against them.",
+        "training lasts. Regret grows logarithmically only when the bonus has become small beside them.",
         _logarithmic,
     ),
-    Claim("Regret stays below the bound of Theorem 1.", "Largest regret over bound at any n.", "", _bounded),
+    Claim("Regret stays below the bound of Theorem 1.", "We divide regret by the bound at every n.", "", _bounded),
     Claim(
         "PAUSE chooses in O(K log K).",
-        f"Fitted exponent p of K^p to the time of one choice, m = K/5 and at most 1,000, against that of K log K plus "
-        f"{_MARGIN:g}, over all K and over the last factor of ten alone; with speed and score independent, and opposed "
-        "(the slower a client, the higher its score).",
-        "The time of one operation grows too, once the clients outgrow the processor's caches; and timings of a busy "
-        "machine bend the fit.",
+        f"We fit K^p to the time of one choice, with m = K/5 and at most 1,000. The exponent p must not exceed that of "
+        f"K log K plus {_MARGIN:g}, over all K and over the last factor of ten alone. Speed and score are independent, "
+        "or opposed (the slower a client, the higher its score).",
+        "The time of one operation grows too, once the clients no longer fit into the processor's caches. Timings on a "
+        "busy machine also distort the fit.",
         _complexity,
     ),
     Claim(
         "The tailored graph helps annealing.",
-        f"Median gap to the optimum of one chain on either graph, both at our temperature (from the data, far colder "
-        f"than the paper's), random start, {_STEPS:,} steps.",
-        "It was made so that a step is cheap and the chain connected with a small C. Its swaps are about the slowest "
-        "member, but with alpha = 100 the scores decide.",
+        f"We compare the median gap to the optimum of one chain on either graph. Both chains have our temperature "
+        f"(from the data, far colder than the paper's), a random start and {_STEPS:,} steps.",
+        "The graph was made so that a step is cheap and the chain is connected with a small C. Its swaps are about the "
+        "slowest member, but with alpha = 100 the scores decide.",
         _tailored,
     ),
 )

@@ -36,10 +36,11 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
     lines = [
         "# The paper's claims, measured",
         "",
-        f"Made with `{made_with}`: verdicts and figures are computed from runs. Intervals are 95 % over seeds "
-        "(Student's t), pairs share their seed. *Undecided*: the interval has both answers. *Too early*: at that "
-        "moment PAUSE has only tried every client once, and not yet chosen. There are many verdicts here and no "
-        "correction for that: of twenty intervals, one misses by chance.",
+        f"Made with `{made_with}`: it computes verdicts and figures from runs. Intervals are 95 % over seeds "
+        "(Student's t), and the two runs of a pair have the same seed. *Undecided* means that the interval includes "
+        "values for the claim and values against it. *Too early* means that at that moment PAUSE has only tried every "
+        "client once, and has not chosen yet. There are many verdicts here, and they are not corrected for that: of "
+        "twenty intervals, one misses by chance.",
         "",
         *_coverage(evidence),
         *_overview(paper),

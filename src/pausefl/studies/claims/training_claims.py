@@ -103,26 +103,27 @@ def _relative(pair: Pair, column: str, rounds: int) -> float:
 
 
 _TIME = (
-    f"Test accuracy of both, seed by seed, at the time where the shortest of these runs ends: the mean of the scores "
-    f"in as many seconds as {SMOOTH} rounds of PAUSE take. The verdict is on that moment; the way there is told beside."
+    f"We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. It is the "
+    f"mean of the scores in as many seconds as {SMOOTH} rounds of PAUSE take. The verdict is about that moment. The "
+    "table also shows the mean until then."
 )
-_LEAK = "Largest spent epsilon of any client, seed by seed, at the last {} that all of these runs reach."
+_LEAK = "We compare the largest epsilon that any client has spent, seed by seed, at the last {} that all runs reach."
 _AXIS = (
-    " The paper draws leakage against rounds for i.i.d. data in the small network, and against time for the rest; here "
-    "every study is judged by both."
+    " The paper draws leakage against rounds for i.i.d. data in the small network, and against time for the rest. We "
+    "judge every study by both."
 )
-_FEW = "Differences between single training runs are points of accuracy either way; few seeds decide little."
+_FEW = "Single training runs differ by points of accuracy in either direction, so a few seeds decide little."
 _CLOSE = (
-    f"After the same number of rounds: within {_CLOSE_POINTS:g} points of accuracy (mean of {SMOOTH} rounds) and "
-    f"{_CLOSE_SHARE:.0%} of time and of leakage. "
+    f"After the same number of rounds, the two must be within {_CLOSE_POINTS:g} points of accuracy (mean of {SMOOTH} "
+    f"rounds) and {_CLOSE_SHARE:.0%} of time and of leakage. "
 )
 
 TRAINED = (
     Claim(
         "No client ever leaks more than its budget.",
-        "Largest spent epsilon in every round of every training run with privacy, over the budget. The schedules are "
-        "made so that it must be so, which the tests check; here it is read from what the runs recorded. What one "
-        "epsilon covers is said above.",
+        "We divide the largest spent epsilon in every round of every training run with privacy by the budget. The "
+        "schedules are made so that it cannot exceed 1, and the tests check that. Here we read it from what the runs "
+        "recorded. The top of the page says what one epsilon covers.",
         "",
         _budget_kept,
     ),
@@ -133,20 +134,20 @@ TRAINED = (
             (
                 "clustered sampling",
                 "clustered",
-                "Clustered sampling weighs every client by its data in each round, so its updates are less biased; "
-                "what PAUSE gains in time must outweigh that. " + _FEW,
+                "Clustered sampling weighs every client by its data in each round, so its updates are less biased. "
+                "The time that PAUSE gains must outweigh that. " + _FEW,
             ),
             (
                 "the fastest clients",
                 "fastest",
-                "The fastest clients play many rounds per second and lead at first; they spend their budgets at once, "
-                "and what follows is noise. Where the common time ends before that, they are still ahead.",
+                "The fastest clients play many rounds per second and lead at first. They soon spend their budgets, "
+                "and then they send mostly noise. Where the common time ends before that, they are still ahead.",
             ),
             (
                 "all clients with privacy",
                 "all",
-                "All clients together average away most of the noise, and lead as long as their budgets last; then "
-                "they collapse. Where the common time ends before that, they are still ahead.",
+                "All clients together average away most of the noise, and lead as long as their budgets last. Then "
+                "their accuracy collapses. Where the common time ends before that, they are still ahead.",
             ),
         )
     ),
@@ -171,7 +172,7 @@ TRAINED = (
     ),
     Claim(
         "Taking all clients and taking the fastest leak alike.",
-        "Largest difference of the largest spent epsilon in any round.",
+        "We take the largest spent epsilon of both in each round, and the largest difference over all rounds.",
         "",
         _same_leakage,
     ),
@@ -179,14 +180,16 @@ TRAINED = (
         "SA-PAUSE is close to PAUSE.",
         _CLOSE
         + "This is our annealer: its temperature comes from the data, and it starts again where a chain is stuck.",
-        "The two pick other clients once they differ in a single choice. " + _FEW,
+        "Once the two differ in a single choice, they pick different clients from then on. " + _FEW,
         _close_to_pause("sa-pause"),
     ),
     Claim(
         "SA-PAUSE as published is close to PAUSE.",
         _CLOSE
-        + "One chain from a random set at the paper's temperature, C / 30 with C from the reward's largest range.",
-        "With alpha = 100 that temperature is far above the differences between sets: it walks almost at random.",
+        + "It is one chain from a random set at the paper's temperature, C / 30 with C from the reward's largest "
+        "range.",
+        "With alpha = 100 that temperature is far above the differences between sets, so the chain walks almost at "
+        "random.",
         _close_to_pause("sa-pause-as-published"),
     ),
 )

@@ -76,19 +76,19 @@ def _sooner(evidence: Evidence) -> Iterator[Finding]:
 UNIT_CLAIMS = (
     Claim(
         "A model learns while every single record is protected, under a lifetime epsilon of 1 or less.",
-        f"Accuracy above {_KEPT:.0%} of that without noise, by `pausefl study units`.",
+        f"The accuracy must be above {_KEPT:.0%} of that without noise, in `pausefl study units`.",
         "The noise of a client is divided by its number of records: small clients with small budgets have the most.",
         _learns,
     ),
     Claim(
         "At the same epsilon, protecting single records costs less accuracy than protecting whole updates.",
-        "Accuracy under both units, same data, clients and epsilon, seed by seed.",
+        "We compare the accuracy under both units, with the same data, clients and epsilon, seed by seed.",
         "With many small clients a direction of a whole update is worth as much as a sum over few records.",
         _costs_less,
     ),
     Claim(
         "Where single records are protected, PAUSE spends all budgets sooner than random choice.",
-        "Seconds until the last round, seed by seed.",
+        "We compare the seconds until the last round, seed by seed.",
         "",
         _sooner,
     ),

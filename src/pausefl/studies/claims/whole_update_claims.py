@@ -16,8 +16,8 @@ _TARGET = 90.0
 _REHEARSED = "pause (rehearsed)"
 _NEARLY = 1.1
 _COUNTED = (
-    "Where some run never gets there, they count up to the end of the shortest such run; whoever is not there by then "
-    "counts with that moment."
+    "If a run never gets there, we count seconds only up to the end of the shortest such run. A run that is not there "
+    "by then counts with that moment."
 )
 
 
@@ -86,40 +86,40 @@ WHOLE_UPDATE = (
         "A small model on fixed features learns under a lifetime budget for the whole update, where the plan says so.",
         f"The mean accuracy of runs made by `pausefl plan` is above {REACHED:.0%} of the accuracy without noise where "
         "the plan says that the model can learn, and below where it says that it cannot.",
-        "The verdict rests on one number, noise to signal over what can be borne, which was fitted to runs of other "
-        "settings; near 1 it can err either way.",
+        "The verdict rests on one number: the ratio of noise to signal, divided by the ratio that the model bears. It "
+        "was fitted to runs of other settings, and near 1 it can err either way.",
         _plans,
     ),
     Claim(
         "With few releases per client, PAUSE is faster than random choice.",
-        f"Seconds to {_TARGET:g} % under a whole-update budget, seed by seed. {_COUNTED}",
+        f"We compare the seconds to {_TARGET:g} % under a whole-update budget, seed by seed. {_COUNTED}",
         "",
         _sooner("pause", "random"),
     ),
     Claim(
         "A rehearsal makes PAUSE faster.",
-        f"Seconds to {_TARGET:g} % with and without, the rehearsal's own seconds included. {_COUNTED}",
+        f"We compare the seconds to {_TARGET:g} % with and without a rehearsal. Its own seconds count. {_COUNTED}",
         "",
         _sooner(_REHEARSED, "pause"),
     ),
     Claim(
         "After a rehearsal, PAUSE spends all budgets nearly as fast as somebody who knows all latencies.",
-        f"The seconds until all are spent are less than {_NEARLY:g} times those of `fastest`, which is told the true "
-        "means.",
+        f"The seconds until all budgets are spent must be less than {_NEARLY:g} times those of `fastest`, which is "
+        "told the true means.",
         "With unequal data PAUSE also brings in clients with much data, which may be slow.",
         _nearly_as_fast,
     ),
     Claim(
         "After a rehearsal, PAUSE is as accurate as random choice, on unequal data too.",
-        "Accuracy of the last ten rounds, seed by seed: less than 1 point below.",
+        "The accuracy of the last ten rounds must be less than 1 point below, seed by seed.",
         "",
         _as_accurate,
     ),
     Claim(
         "After a rehearsal, PAUSE is ahead of random choice on the way, on unequal data too.",
-        "The mean difference in accuracy at equal seconds, seed by seed, from the first score of both until the "
-        f"shortest of these runs ends. Scores are means over as many seconds as {SMOOTH} rounds of PAUSE take. The "
-        "verdict is on equal seconds; the difference at equal rounds is told beside.",
+        "We take the mean difference in accuracy at equal seconds, seed by seed, from the first score of both until "
+        f"the shortest of these runs ends. Scores are means over as many seconds as {SMOOTH} rounds of PAUSE take. The "
+        "verdict is about equal seconds. The table also shows the difference at equal rounds.",
         "",
         _on_the_way,
     ),
