@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_type_hints
 
@@ -214,13 +215,19 @@ def _section(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Any
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(f"{where}.kind is {kind!r:.100}, but must be one of {', '.join(kinds)}; choose one")
-    types = get_type_hints(kinds[kind])
+    keys = _keys_of(where, kinds[kind], tuple(more.items()))  # type: ignore[arg-type]  # a class can be hashed
+    return validated(keys, values, where, remedy=_REMEDY).model_dump()
+
+
+@cache
+def _keys_of(where: str, made: type[Any], more: tuple[tuple[str, Any], ...]) -> type[Section]:
+    """Return the model of a section: made once, because that takes longer than all else that a message needs."""
+    types = get_type_hints(made)
     keys: dict[str, Any] = {
-        field.name: (types[field.name], ... if field.default is MISSING else field.default)
-        for field in fields(kinds[kind])
+        field.name: (types[field.name], ... if field.default is MISSING else field.default) for field in fields(made)
     }
-    keys |= {**more, "kind": (str, ...)}
-    return validated(create_model(where, __base__=Section, **keys), values, where, remedy=_REMEDY).model_dump()
+    keys |= {**dict(more), "kind": (str, ...)}
+    return create_model(where, __base__=Section, **keys)
 
 
 def _value(key: str, node: Mapping[str, Any]) -> str:
