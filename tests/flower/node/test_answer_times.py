@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array
+from flwr.app import Array, ArrayRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,12 +119,12 @@ def test_a_model_whose_noise_might_take_too_long_is_refused_before_its_charge(
     guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
     clock.box_takes(1.0, monkeypatch)
     for kind, seconds, charges in (("laplace", 1e-9, 0), ("privunit", 2.6, 0), ("privunit", 2.4, 1)):
-        guard = replace(guard, noise=NoiseTime(mechanism=kind, each=seconds / 210))
+        guard = replace(guard, noise=NoiseTime(mechanism=kind, each=seconds / 212))
         clock.now = LAUNCHED
         reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
         assert (node.charges, reply.has_content()) == (charges, bool(charges))
         assert clock.now == LAUNCHED + (40.0 if charges else 10.0)
-    assert "takes about 2.6 seconds to noise, but 2.5 are the most" in caplog.text
+    assert "2 tensors takes about 2.6 seconds to noise, but 2.5 are the most" in caplog.text
     assert "now says privunit, but the node was started with laplace; start it again" in caplog.text
 
 
@@ -148,16 +148,38 @@ def test_whether_a_model_is_too_large_does_not_depend_on_what_the_machine_does(
 
 
 def test_the_noise_of_a_part_tells_how_long_that_of_the_whole_takes(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-    monkeypatch.setattr(noise_time, "time", SimpleNamespace(monotonic=iter([0.0, 0.5]).__next__))
-    monkeypatch.setattr(noise_time, "released", lambda model, *_, **__: tried.append(model["one"].size))
+    tried, make = [], noise_time.released
+
+    def noted(model: dict[str, Any], *words: Any, **more: Any) -> Any:
+        tried.append((len(model), model["0"].size))
+        return make(model, *words, **more)
+
+    monkeypatch.setattr(noise_time, "time", SimpleNamespace(monotonic=iter([0.0, 0.5, 1.0, 1.25]).__next__))
+    monkeypatch.setattr(noise_time, "released", noted)
     owner = read_owner(node.guard.owner)
-    assert NoiseTime.of(owner) == NoiseTime(mechanism="privunit", each=0.5 / (1 << 15))
-    assert tried == [1, 1 << 15]  # the first one takes longer, and is not timed
+    found = NoiseTime.of(owner)
+    assert found == NoiseTime(mechanism="privunit", each=0.5 / (1 << 15), tensor=0.25 / (1 << 10))
+    assert tried == [(1, 1), (1, 1 << 15), (1 << 10, 1)]  # the first one takes longer, and is not timed
     monkeypatch.undo()
     monkeypatch.setattr(noise_time, "_TRIED", 10)
     for one in (owner, replace(owner, mechanism=Gaussian(l2=1.0, delta=1e-6, unit="record"), examples=50)):
         assert NoiseTime.of(one).each > 0.0
+
+
+@pytest.mark.parametrize(("each", "tensor"), [(0.0, 1.0), (1.0, 0.0)])
+def test_a_model_of_many_tensors_or_long_names_might_take_too_long(
+    each: float, tensor: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an app returned is read tensor by tensor, and only if it returned something: that must not be late."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    guard = Guard.of(replace(guard, noise=NoiseTime(mechanism="privunit", each=each / 9, tensor=tensor)).text())
+    monkeypatch.setattr(Box, "run", lambda *_: pack(bytes(4 * count), b""))
+    for count, letters, charges in ((2, 8, 1), (3, 8, 1), (1, 30, 1 + (each == 0.0))):
+        clock.now, asked = LAUNCHED, kit.request(count)
+        names = [f"{number}" + "x" * (letters - 1) for number in range(count)]
+        asked.content["arrays"] = ArrayRecord({name: Array(np.zeros(1, dtype=np.float32)) for name in names})
+        guard.answer(node.app().content, asked, node.context, LAUNCHED)
+        assert node.charges == charges
 
 
 def test_with_a_fixed_time_one_processor_is_free_of_apps(

@@ -130,26 +130,26 @@ class Guard:
     def _is_late(self, message: Message) -> bool:
         """Whether the noise of so large a model might take longer than there is time for it; with ``answer_after``.
 
-        The server chooses the size.  At the edge a little would decide whether an answer leaves in time.  For the same
-        reason nothing is measured here: what an app has just done to the machine would decide about the refusal.
+        The server chooses the size, and the number of tensors.  At the edge a little would decide whether an answer
+        leaves in time.  For the same reason nothing is measured here: what an app has just done to the machine would
+        decide about the refusal.
         """
         if self.noise is None:
             return False
         try:
             _, model = arrays_in(message.content)
-            size = sum(tensor.size for tensor in model.values())
             kind = read_owner(self.owner).mechanism.name
         except Exception:
             return False  # no request to train, or one that the gate refuses
-        if size and kind != self.noise.mechanism:
+        if model and kind != self.noise.mechanism:
             text = "pausefl: the owner's file now says %s, but the node was started with %s; start it again"
             log(ERROR, text, kind, self.noise.mechanism)
             return True
-        seconds, most = size * self.noise.each, self._for_noise / 2
+        seconds, most = self.noise.seconds(model), self._for_noise / 2
         if seconds <= most:
             return False
-        text = "pausefl: a model of %d numbers takes about %.1f seconds to noise, but %.1f are the most; %s"
-        log(WARNING, text, size, seconds, most, "leave more between --time-limit and --answer-after")
+        text = "pausefl: a model of %d tensors takes about %.1f seconds to noise, but %.1f are the most; %s"
+        log(WARNING, text, len(model), seconds, most, "leave more between --time-limit and --answer-after")
         return True
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
