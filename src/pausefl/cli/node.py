@@ -168,6 +168,7 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
 def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
     from pausefl.flower.node.clean_log import printable
+    from pausefl.flower.node.source_text import source_marks
 
     named = bundle.app
     lines = [f"{named['publisher']}/{named['name']} {named['version']}, as it calls itself", f"SHA-256 {bundle.sha256}"]
@@ -180,6 +181,7 @@ def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     for path, content in bundle.files.items():
         marks = [changed[path]] if path in changed else []
         marks += [] if path.isascii() else [f"WARNING: letters that may look like others, {path!a}"]
+        marks += source_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
     return [printable(line) for line in lines]

@@ -197,6 +197,43 @@ def test_letters_that_look_like_others_are_marked(
     assert len(marked) == 1 and "'tried/cli\\u0435nt.py'" in marked[0]
 
 
+HIDDEN = {
+    "utf-7": b"# coding: utf-7\n# as in the paper +AAo-RAN = True +AAo-\n",
+    "a codec that is none": b"# coding: no-such-codec\nRAN = True\n",
+    "latin-1": b"# coding: latin-1\nRAN = True\n",
+    "not UTF-8": b"RAN = True  # \xff\n",
+    "a return": b"# as in the paper\rRAN = True\r#\n",
+    "a form feed": b"if False:\n    pass\n    \x0cRAN = True\n",
+    "a mark of direction": "if 'a' != 'a\u202e \u2066# never\u2069 \u2066':\n    RAN = True\n".encode(),
+    "no width": "if 'a\u200b' != 'a':\n    RAN = True\n".encode(),
+    "an escape": b"RAN = True  #\x1b[1A\x1b[2K\n",
+    "zero": b"RAN = True  #\0\n",
+}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_source_that_reads_otherwise_than_it_runs_is_refused(way: str, kit: ModuleType, tmp_path: Path) -> None:
+    """Where records are protected, the review is all that keeps an app honest."""
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "tried" / "client.py").write_bytes(HIDDEN[way] + kit.PLAIN.encode())
+    with pytest.raises(ConfigError, match=r"not shown as it is|which Python reads as"):
+        load_bundle(folder)
+
+
+def test_source_of_another_alphabet_and_long_lines_are_marked(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kit.write_app(tmp_path / "app", "\ufeff" + kit.PLAIN.replace("\n", "\r\n") + "\tpass\n")
+    (folder / "tried" / "server.py").write_text("\uff45val('1')\nx = 1" + " " * 300 + "; evil()\n")
+    (folder / "README.md").write_text("\u200d" * 500)
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
+    assert len(marked) == 1 and marked[0].endswith(
+        "tried/server.py  (WARNING: text that is not ASCII only)  (WARNING: a line of 313 letters)"
+    )
+
+
 def test_an_app_is_on_the_list_from_review_to_withdrawal(node: Any, kit: ModuleType) -> None:
     one, two = node.app(), node.app(kit.PLAIN + "# two\n")
     assert [bundle.sha256 in node.apps for bundle in (one, two)] == [True, True]

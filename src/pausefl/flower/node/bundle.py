@@ -18,6 +18,7 @@ import click
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.plain_files import require_plain_files
+from pausefl.flower.node.source_text import check_source
 
 _MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
 _MOST_TOML, _MOST_DOTS = 1 << 18, 1000  # a key of many parts takes the reader of TOML a time that grows with its square
@@ -89,7 +90,17 @@ def sha256(content: bytes) -> str:
 
 
 def load_bundle(path: Path) -> Bundle:
-    """Return the bundle of an app's folder, built as ``flwr run`` builds it, or the one in a ``.fab`` file."""
+    """Return the bundle of an app's folder, built as ``flwr run`` builds it, or the one in a ``.fab`` file.
+
+    It is for somebody who reads the code, so code that reads otherwise than it runs is refused.
+    """
+    bundle = _loaded(path)
+    for name, content in bundle.files.items():
+        check_source(name, content)
+    return bundle
+
+
+def _loaded(path: Path) -> Bundle:
     if path.is_file():
         return read_bundle(path.read_bytes())
     if not path.is_dir():
