@@ -407,6 +407,26 @@ def test_a_journal_of_another_user_is_not_used(tmp_path):
         ledger.reserve("a", "next", SCHEDULE)
 
 
+def test_a_journal_that_names_a_file_does_not_remove_it(tmp_path):
+    """A ledger sent for an audit: SQLite rolls back by the journal beside it, and removes the file that this names."""
+    ledger, other = filled(tmp_path / "l.db"), tmp_path / "of-the-auditor.txt"
+    other.write_text("kept")
+    content, name, magic = ledger.path.read_bytes(), bytes(other), bytes.fromhex("d9d505f920a163d7")
+    size = int.from_bytes(content[16:18], "big")
+
+    def numbers(*values: int) -> bytes:
+        return b"".join(value.to_bytes(4, "big") for value in values)
+
+    head = magic + numbers(1, 0, len(content) // size, 512, size)
+    page = numbers(1) + content[:size] + numbers(sum(content[place] for place in range(size - 200, 0, -200)))
+    named = numbers(2**30 // size + 1) + name + numbers(len(name), sum(name)) + magic
+    Path(f"{ledger.path}-journal").write_bytes(head.ljust(512, b"\0") + page + named)
+    for use in (SqliteLedger, lambda _: ledger.reserve("a", "next", SCHEDULE)):
+        with pytest.raises(LedgerError, match="its journal names another file"):
+            use(ledger.path)
+        assert other.exists()
+
+
 def making(folder: Path, run: int, told: int) -> None:
     """Make ledgers and their backups, for ever."""
     count = 0

@@ -38,6 +38,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'the
 PRAGMA application_id = {LEDGER};
 PRAGMA user_version = {VERSION};
 """
+_END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
 _DESCRIBE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
 SELECT = f"SELECT seq, {COLUMNS}, hash FROM charges"  # noqa: S608
 INSERT = f"INSERT INTO charges (seq, {COLUMNS}, hash) VALUES ({', '.join('?' * (COLUMNS.count(',') + 3))})"  # noqa: S608
@@ -54,7 +55,10 @@ def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
     except FileNotFoundError as error:
         raise failed(path, error) from None
     with suppress(FileNotFoundError):  # SQLite would write into the ledger whatever somebody has put into a journal
-        require_private(Path(f"{path}-journal"), "journal of the ledger")
+        journal = Path(f"{path}-journal")
+        require_private(journal, "journal of the ledger")
+        if journal.is_file() and _names_a_file(journal):
+            raise broken(path, "its journal names another file, which SQLite would remove")
     if any(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
         raise switched(path)
     uri = f"{path.as_uri()}?mode=rw"
@@ -69,6 +73,16 @@ def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
         if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError):
             raise broken(path, "its file is damaged") from None
         raise failed(path, error) from error
+
+
+def _names_a_file(journal: Path) -> bool:
+    """Whether a journal ends with the name of a journal of several databases: none of ours does (SQLite's file format).
+
+    A ledger comes from others, too, for an audit, and with such a journal it would remove any file of its reader.
+    """
+    with journal.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_END_OF_NAME)))
+        return file.tell() > 0 and file.read() == _END_OF_NAME
 
 
 def fill_empty(connection: sqlite3.Connection, ledger_id: str, purpose: str) -> None:
