@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError, InvalidValueError
+from pausefl.owner import gate as gate_module
 from pausefl.owner.gate import Gate, measured
 from pausefl.owner.kept_replies import ReplyStore
 from pausefl.owner.ledger_identity import make_ledger, retire_for_ever
@@ -720,3 +721,12 @@ def test_no_more_memory_is_needed_after_the_charge_than_before_it(
     )
     before, after = map(float, said.stdout.split())
     assert after <= before + 1.0  # MiB
+
+
+def test_the_memory_to_take_over_what_training_returns_grows_with_the_number_of_tensors(owner, monkeypatch):
+    """What frameworks and numpy need for a tensor besides its numbers: much, if there are a hundred thousand."""
+    held, touched = [], gate_module._touched
+    monkeypatch.setattr(gate_module, "_touched", lambda size: held.append(size) or touched(size))
+    for number, count in ((1, 1), (2, 1001)):
+        ask(owner, round=number, model={f"w{n}": np.ones(1, dtype=np.float32) for n in range(count)})
+    assert held[2] - held[0] >= 1000 * 2000

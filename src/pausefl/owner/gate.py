@@ -41,8 +41,8 @@ _LOG = logging.getLogger("pausefl")
 _SPARE, _SPARE_EACH = 1 << 24, 200
 """Bytes of memory held for the release, and more for each number: noise was seen to take up to 140 for each."""
 
-_TAKEN_EACH = 64
-"""Bytes more for each number, to take over what training returns: a training that fails returns nothing."""
+_TAKEN_EACH, _TAKEN_TENSOR = 64, 2048
+"""Bytes more for each number and each tensor, to take over what training returns: one that fails returns nothing."""
 
 _TINY = {"one": np.zeros(2)}
 _ONE = Layers.of(_TINY)
@@ -90,7 +90,8 @@ class Gate:
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
-            taken, spare = _touched(_TAKEN_EACH * dimension), _touched(_SPARE + _SPARE_EACH * dimension)
+            taken = _touched(_TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model))
+            spare = _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
             place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
