@@ -47,3 +47,10 @@ def test_a_single_file_can_be_a_mount_point(table: Path) -> None:
 def test_the_systems_own_table_is_read(tmp_path: Path) -> None:
     assert is_mount_point(Path("/proc"))
     assert not is_mount_point(tmp_path)
+
+
+def test_another_users_mount_with_an_odd_name_spoils_nothing(tmp_path: Path) -> None:
+    """The system writes a form feed as it is, and everybody may mount something in a folder of their own."""
+    (tmp_path / "table").write_bytes(b"30 21 0:50 / /home/m/a\x0c\xe2\x80\xa8b rw - fuse.x x rw\n" + TABLE.encode())
+    assert is_mount_point(Path("/srv/fast"), tmp_path / "table")
+    assert is_mount_point(Path("/home/m/a\x0c\u2028b"), tmp_path / "table")

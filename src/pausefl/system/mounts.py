@@ -43,7 +43,7 @@ def forgetful_file_system(path: Path, table: Path = _TABLE) -> str | None:
 def _mounts(table: Path) -> Iterator[tuple[str, str]]:
     """Yield mount point and kind of file system, in the order of mounting (proc(5), "mountinfo")."""
     try:
-        lines = os.fsdecode(table.read_bytes()).splitlines()
+        lines = os.fsdecode(table.read_bytes()).split("\n")[:-1]  # a path may hold what else ends a line
     except OSError:
         return
     for line in lines:
