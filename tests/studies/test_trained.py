@@ -29,7 +29,9 @@ def trained(name: str) -> TrainedStudy:
 
 def test_the_papers_studies_are_all_there() -> None:
     assert study_names() == sorted([*KINDS, *PAPER, *BEYOND, "plan-verdicts"])
-    assert names_beyond_the_paper() == sorted([*BEYOND, "budgets", "field", "plan-verdicts", "units", "weights"])
+    assert names_beyond_the_paper() == sorted(
+        [*BEYOND, "auto-published", "budgets", "field", "plan-verdicts", "units", "weights"]
+    )
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -79,7 +79,8 @@ def study(
         return
     if outcome.runs:
         show_runs(outcome.runs)
-    typer.echo(f"{outcome.report.title}\nreport: {page}")
+    facts = () if outcome.runs else outcome.report.facts  # of runs, the table says more
+    typer.echo("\n".join([outcome.report.title, *facts, f"report: {page}"]))
 
 
 def _list_studies(as_json: bool) -> None:

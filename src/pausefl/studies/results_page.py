@@ -22,7 +22,10 @@ CHARTS = {
 }
 """The charts that are figures of the paper, or of a study beyond it; the report has the rest."""
 
-PAGES = {"budgets": "choosing.md", "field": "field.md", "units": "units.md", "weights": "weights.md"}
+PAGES = {
+    "auto-published": "weights.md", "budgets": "choosing.md", "field": "field.md", "units": "units.md",
+    "weights": "weights.md",
+}  # fmt: skip
 """Measured studies that have a page of their own."""
 
 
