@@ -13,6 +13,7 @@ from pausefl.runs.read_folder import read_runs
 from pausefl.studies.claims.page import claims_page
 from pausefl.studies.evidence import gather
 from pausefl.studies.field_page import USE_WHEN, field_page
+from pausefl.studies.measured.auto_published import AutoPublished, by_entry
 from pausefl.studies.measured.field import by_policy as standings
 from pausefl.studies.measured.field import by_setting
 from pausefl.studies.measured.study import read_rows
@@ -100,6 +101,31 @@ def test_the_table_on_the_page_of_weights_is_what_the_committed_rows_say() -> No
     assert table is not None
     page = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
     assert [f"| {' | '.join(row)} |" for row in table.rows] == re.findall(r"^\| (?:fashion-)?mnist, .*\|$", page, re.M)
+
+
+def test_the_page_of_weights_tells_the_ratios_of_first_and_added_seeds_apart() -> None:
+    rows = read_rows(ROOT / "results" / "weights" / "rows.csv").rows
+    page = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
+    first, added = (
+        WeightSearch.report([row for row in rows if row["seed"] in range(start, end) or row["seed"] >= 100], "")
+        for start, end in ((0, 20), (20, 60))
+    )
+    for report in (first, added):
+        table = report.sections[0].table
+        assert table is not None
+        *most, last = (row[-1] for row in table.rows)
+        assert f"{', '.join(most)} and {last}" in " ".join(page.split())
+
+
+def test_the_table_of_the_published_setting_is_what_the_committed_rows_say() -> None:
+    rows = read_rows(ROOT / "results" / "auto-published" / "rows.csv").rows
+    table = AutoPublished.report(rows, "").sections[0].table
+    assert table is not None
+    page = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
+    assert [f"| {' | '.join(row)} |" for row in table.rows] == re.findall(r"^\| pause(?:-auto)?, .*\|$", page, re.M)
+    slowest, run = max((run.time_to(80.0), run) for run in by_entry(rows)["pause-auto, fixed-horizon"])
+    leaked = run.column("leakage")[run.column("seconds") == slowest][0]
+    assert f"runs needs {slowest:.1f} seconds by itself, and has leaked {leaked:.0f} by then" in page
 
 
 def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() -> None:
