@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from pausefl.errors import InvalidValueError, NotEnoughClientsError
 from pausefl.selection import Objective, solve_brute, solve_exact
 from pausefl.selection import exact as exact_module
-from pausefl.selection.exact_sweep import best_prefix, best_prefix_clustered
-from pausefl.selection.objective import no_tickets, tickets_from
+from pausefl.selection.objective import no_tickets
 
 
 def instance(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np.ndarray, int, dict]:
@@ -77,16 +76,74 @@ def test_pruning_changes_nothing(clustered: bool, weight: float, tied: bool) -> 
         ucb, score = np.round(ucb, 2), np.round(score / weight, 2) * weight
     labels, collision = rng.integers(0, 60, count), 0.3 * weight if clustered else 0.0
     found = solve_exact(ucb, score, m, clusters=labels, collision=collision, rng=rng)
-    order = np.argsort(-ucb, kind="stable")
-    if clustered:
-        at = best_prefix_clustered(ucb[order], score[order], labels[order], m, collision)
-    else:
-        at = best_prefix(ucb[order], score[order], m)
-    eligible = np.flatnonzero(ucb >= ucb[order][at])
     objective = Objective(ucb, score, m, labels, collision)
-    reference = objective.solution(exact_module._fill(objective, eligible, tickets_from(None)))
-    assert len(exact_module.survivors(objective)) < 0.6 * count
+    assert len(exact_module.narrowed(objective)) < 0.6 * count
+    reference = objective.solution(plain_sweep(objective))
     assert found.value == pytest.approx(reference.value, rel=1e-12)
+
+
+def plain_sweep(objective: Objective) -> np.ndarray:
+    """The optimum without any narrowing: everybody is sorted, swept, and filled from."""
+    threshold, _ = exact_module._best_threshold(objective, None)
+    return exact_module._fill(objective, np.flatnonzero(objective.ucb >= threshold), no_tickets)
+
+
+def opposed(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Speed against score: whoever is slower has more to give, so that nobody is outdone by faster ones."""
+    ucb = rng.random(count)
+    noise = rng.choice([0.0, 1e-4, 0.01, 0.3])
+    score = rng.choice([1.0, 0.1, 0.01, 1.0 / count]) * (1.0 - ucb + noise * rng.random(count))
+    if rng.random() < 0.3:
+        ucb, score = np.round(ucb, 2), np.round(score, 2)
+    if rng.random() < 0.2:
+        ucb[rng.integers(0, count, rng.integers(1, 4))] = np.inf
+    return ucb, score
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_exact_equals_brute_force_on_2000_opposed_instances(block: int) -> None:
+    rng = np.random.default_rng(100 + block)
+    for _ in range(500):
+        count = int(rng.integers(2, 12))
+        m = int(rng.integers(1, count + 1))
+        ucb, score = opposed(rng, count)
+        extra = {"clusters": rng.integers(0, 4, count), "collision": float(rng.choice([0.0, 0.05, 1.0]))}
+        found, best = solve_exact(ucb, score, m, **extra, rng=rng), solve_brute(ucb, score, m, **extra)
+        assert found.rank[0] == best.rank[0]
+        assert found.rank[1] == pytest.approx(best.rank[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_narrowing_changes_no_choice_of_opposed_clients(block: int) -> None:
+    rng = np.random.default_rng(200 + block)
+    for _ in range(40):
+        count = int(rng.integers(exact_module.SMALL + 1, 3 * exact_module.SMALL))
+        m = int(rng.integers(1, rng.choice([3, 60, count // 8, count])))
+        ucb, score = opposed(rng, count)
+        labels = rng.integers(0, rng.choice([1, 5, 300, count]), count)
+        objective = Objective(ucb, score, m, labels, float(rng.choice([0.0, 0.001, 0.05, 10.0])))
+        chosen = exact_module.exact(objective, no_tickets)
+        if np.isinf(ucb).sum() < m:
+            assert sorted(chosen) == sorted(plain_sweep(objective))
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_permuting_many_opposed_clients_permutes_the_choice(clustered: bool, rounded: bool) -> None:
+    rng = np.random.default_rng(7)
+    count = 30_000
+    ucb = rng.random(count)
+    score = 0.01 * (1.0 - ucb + 0.05 * rng.random(count))
+    if rounded:
+        ucb, score = np.round(ucb, 2), np.round(score, 4)
+    labels, tickets = rng.integers(0, 40, count), rng.permutation(count).astype(np.uint64)
+    collision = 0.002 if clustered else 0.0
+    wanted = np.sort(exact_module.exact(Objective(ucb, score, 50, labels, collision), lambda at: tickets[at]))
+    for _ in range(5):
+        p = rng.permutation(count)
+        permuted = Objective(ucb[p], score[p], 50, labels[p], collision)
+        chosen = exact_module.exact(permuted, lambda at, p=p: tickets[p][at])
+        assert np.array_equal(np.sort(p[chosen]), wanted)
 
 
 @pytest.mark.parametrize("taken", [0.0, 0.02, 0.2, 0.6])
@@ -100,10 +157,7 @@ def test_pruning_changes_nothing_where_the_fastest_have_poor_scores(taken: float
     score[(ucb > 1.0 - taken) & (score > 0.3)] -= 0.5
     for weight in (1.0, 0.01):
         everybody = Objective(ucb, weight * score, m)
-        threshold = exact_module._best_threshold(everybody, np.arange(count))
-        eligible = np.flatnonzero(ucb >= threshold)
-        wanted = exact_module._fill(everybody, eligible, no_tickets)
-        assert sorted(exact_module.exact(everybody, no_tickets)) == sorted(wanted)
+        assert sorted(exact_module.exact(everybody, no_tickets)) == sorted(plain_sweep(everybody))
 
 
 def test_unobserved_clients_come_first_and_ties_are_broken_uniformly() -> None:

@@ -52,18 +52,29 @@ def test_nobody_comes_second_where_everybody_takes_part() -> None:
     assert runner_up(Objective(np.ones(3), np.ones(3), 3), np.arange(3), no_tickets) is None
 
 
-@pytest.mark.parametrize("collision", [0.0, 0.05])
+@pytest.mark.parametrize("kind", ["independent", "opposed", "tied"])
+@pytest.mark.parametrize("collision", [0.0, 0.05, 5.0])
 @pytest.mark.parametrize("weight", [1.0, 0.01])
-def test_in_a_large_network_most_clients_need_not_be_looked_at(
-    collision: float, weight: float, monkeypatch: pytest.MonkeyPatch
+def test_in_a_large_network_few_optima_are_worked_out(
+    kind: str, collision: float, weight: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(int(100 * weight))
-    count = 6000
-    objective = Objective(rng.random(count), weight * rng.random(count), 5, rng.integers(0, 40, count), collision)
+    count, m = 6000, 25
+    ucb, score = rng.random(count), weight * rng.random(count)
+    if kind == "opposed":
+        score = weight * (1.0 - ucb + 0.01 * rng.random(count))
+    if kind == "tied":
+        ucb, score = np.round(ucb, 1), np.round(score, 2)
+    objective = Objective(ucb, score, m, rng.integers(0, 40, count), collision)
     best = exact(objective, no_tickets)
-    assert len(module._contenders(objective)) < count / 2
+    without = module._without
+    slow = max((without(objective, member, no_tickets) for member in best.tolist()), key=lambda one: one.rank)
+    looked_at: list[int] = []
+    monkeypatch.setattr(module, "_without", lambda o, member, t: looked_at.append(member) or without(o, member, t))
     quick = runner_up(objective, best, no_tickets)
-    monkeypatch.setattr(module, "SMALL", count)
-    slow = runner_up(objective, best, no_tickets)
-    assert quick is not None and slow is not None
+    assert quick is not None
+    assert quick.rank[0] == slow.rank[0]
     assert quick.value == pytest.approx(slow.value, abs=1e-12)
+    if kind != "tied":
+        assert quick.members.tolist() == slow.members.tolist()
+        assert len(looked_at) <= 5

@@ -23,76 +23,95 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return cached
 
 
-@compiled
-def best_prefix(ucb: FloatArray, score: FloatArray, m: int) -> int:
-    """Return the position i at which ucb[i] + (sum of the m best scores up to i) is largest; ucb falls.
+def best_prefix(
+    ucb: FloatArray, score: FloatArray, m: int, clusters: IntArray | None = None, penalty: float = 0.0
+) -> tuple[int, float]:
+    """Return the first i at which ucb[i] + (sum of the m best marginals up to i) is largest, and the m-th of these.
 
-    PAUSE, Alg. 2: a set whose minimum is ucb[i] consists of i and clients before it.  The pivot need not be forced in:
-    where it is not among the best m, the prefix before it was at least as good.
+    The ucb must fall.  PAUSE, Alg. 2: a set whose minimum is ucb[i] consists of i and clients before it.  The pivot
+    need not be forced in: where it is not among the best m, the prefix before it was at least as good.
     """
-    heap = np.sort(score[:m])  # a sorted array is a min-heap
-    total = heap.sum()
-    best, at = ucb[m - 1] + total, m - 1
-    for i in range(m, len(ucb)):
-        if score[i] > heap[0]:
-            total += score[i] - heap[0]
-            _replace_smallest(heap, score[i])
-            value = ucb[i] + total
-            if value > best:
-                best, at = value, i
-    return at
+    total, smallest = running_best(score, m) if clusters is None else running_best_clustered(
+        score, clusters, m, penalty
+    )  # fmt: skip
+    at = m - 1 + int(np.argmax(ucb[m - 1 :] + total[m - 1 :]))
+    return at, float(smallest[at])
 
 
 @compiled
-def best_prefix_clustered(ucb: FloatArray, score: FloatArray, clusters: IntArray, m: int, penalty: float) -> int:
-    """As :func:`best_prefix`, with the marginals of the cluster penalty.
+def running_best(score: FloatArray, m: int) -> tuple[FloatArray, FloatArray]:
+    """Return for every i the sum of the m best scores up to i, and the smallest of these; -inf before there are m."""
+    total, smallest = np.full(len(score), -np.inf), np.full(len(score), -np.inf)
+    if len(score) < m:
+        return total, smallest
+    heap = np.sort(score[:m])  # a sorted array is a min-heap
+    high, low = 0.0, 0.0
+    for value in heap:
+        high, low = _add(high, low, value)
+    total[m - 1], smallest[m - 1] = high + low, heap[0]
+    for i in range(m, len(score)):
+        if score[i] > heap[0]:
+            high, low = _add(high, low, score[i])
+            high, low = _add(high, low, -heap[0])
+            _replace_smallest(heap, score[i])
+        total[i], smallest[i] = high + low, heap[0]
+    return total, smallest
+
+
+@compiled
+def running_best_clustered(
+    score: FloatArray, clusters: IntArray, m: int, penalty: float
+) -> tuple[FloatArray, FloatArray]:
+    """As :func:`running_best`, with the marginals of the cluster penalty.
 
     The heap holds the m largest marginals.  A new best of a cluster takes over the full score and demotes the old best
     by the penalty, which is why the place of each cluster's best in the heap is known.
     """
+    total, smallest = np.full(len(score), -np.inf), np.full(len(score), -np.inf)
+    if len(score) < m:
+        return total, smallest
     key = np.empty(m)
     owner = np.empty(m, np.int64)  # the client at each place of the heap
     top_at = np.full(clusters.max() + 1, -1)  # the place of each cluster's best, -1 if none is in
     top_score = np.full(clusters.max() + 1, -np.inf)
-    size, total = 0, 0.0
-    best, at = -np.inf, m - 1
-    for i in range(len(ucb)):
+    size, high, low = 0, 0.0, 0.0
+    for i in range(len(score)):
         r = clusters[i]
-        if size == m and score[i] <= key[0]:
-            continue  # its marginal is at most its score
-        if top_at[r] >= 0 and score[i] > top_score[r]:
-            place = top_at[r]
-            key[place] -= penalty
-            total -= penalty
+        leads = top_at[r] < 0 or score[i] > top_score[r]
+        marginal = score[i] if leads else score[i] - penalty
+        if size < m or (score[i] > key[0] and marginal > key[0]):
+            if leads and top_at[r] >= 0:  # the old best lost its title: its marginal is a follower's from now on
+                place = top_at[r]
+                key[place] -= penalty
+                high, low = _add(high, low, -penalty)
+                _sift_up(key, owner, clusters, top_at, place)
+            high, low = _add(high, low, marginal)
+            if size < m:
+                place = size
+                size += 1
+            else:
+                place = 0
+                gone = clusters[owner[0]]
+                high, low = _add(high, low, -key[0])
+                if top_at[gone] == 0:
+                    top_at[gone], top_score[gone] = -1, -np.inf
+            key[place] = marginal
+            owner[place] = i
+            if leads:
+                top_at[r], top_score[r] = place, score[i]
             _sift_up(key, owner, clusters, top_at, place)
-            # The old best lost its title: its marginal is a follower's from now on.
-            marginal, leads = score[i], True
-        else:
-            leads = top_at[r] < 0
-            marginal = score[i] if leads else score[i] - penalty
-        if size < m:
-            place = size
-            size += 1
-            total += marginal
-        else:
-            if marginal <= key[0]:
-                continue
-            place = 0
-            gone = owner[0]
-            total += marginal - key[0]
-            if top_at[clusters[gone]] == 0:
-                top_at[clusters[gone]] = -1
-                top_score[clusters[gone]] = -np.inf
-        key[place] = marginal
-        owner[place] = i
-        if leads:
-            top_at[r] = place
-            top_score[r] = score[i]
-        _sift_up(key, owner, clusters, top_at, place)
-        _sift_down(key, owner, clusters, top_at, size, place)
-        if size == m and ucb[i] + total > best:
-            best, at = ucb[i] + total, i
-    return at
+            _sift_down(key, owner, clusters, top_at, size, place)
+        if size == m:
+            total[i], smallest[i] = high + low, key[0]
+    return total, smallest
+
+
+@compiled
+def _add(high: float, low: float, value: float) -> tuple[float, float]:
+    """Add to a sum in two parts, so that it does not depend on the path by which the members came together."""
+    total = high + value
+    gained = total - high
+    return total, low + ((high - (total - gained)) + (value - gained))
 
 
 @compiled
