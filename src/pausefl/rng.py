@@ -67,8 +67,13 @@ def _digest(seed: int, purpose: str, *path: ClientId) -> int:
 
 def _mix(x: KeyArray) -> KeyArray:
     # The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection that passes as random.
+    # In place, since a million clients may draw in each round.
     with np.errstate(over="ignore"):
         x = x + _GOLDEN
-        x = (x ^ (x >> np.uint64(30))) * _MIX_1
-        x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
+        shifted = x >> np.uint64(30)
+        x ^= shifted
+        x *= _MIX_1
+        x ^= np.right_shift(x, np.uint64(27), out=shifted)
+        x *= _MIX_2
+        x ^= np.right_shift(x, np.uint64(31), out=shifted)
+    return x

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import pausefl
 from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, UnknownClientError  # fmt: skip
-from pausefl.privacy import FixedHorizon
+from pausefl.privacy import FixedHorizon, Geometric
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause
 from pausefl.selector import Selector
@@ -310,3 +310,26 @@ def test_what_clients_report_corrects_the_estimate_of_what_leaked(tmp_path: Path
         back.report({"b": -1})
     with pytest.raises(UnknownClientError):
         back.report({"d": 1})
+
+
+@pytest.mark.parametrize("beta", [2.0, 1.7])
+@pytest.mark.parametrize("several", [False, True])
+def test_terms_are_the_same_block_by_block_and_for_all_at_once(beta: float, several: bool) -> None:
+    rng = np.random.default_rng(3)
+    count = 70_001  # several blocks, and a part of one
+    kinds = [Geometric(40.0, 0.04), FixedHorizon(8.0, 400)]
+    schedule = {k: kinds[k % 2] for k in range(count)} if several else kinds[0]
+    sel = Selector(rng.integers(1, 500, count), 10, tau_min=0.05, beta=beta, schedule=schedule, memory=5)
+    for part in (1.0, 0.4, 0.1):
+        some = np.flatnonzero(rng.random(count) < part)
+        sel.cohort.observe(some, 0.05 + rng.random(len(some)), floor=0.05)
+    sel.report(left={int(k): float(rng.random()) for k in rng.integers(0, count, 500)})
+    problem, cohort = sel.problem(), sel.cohort
+    speed = sel.reward.mean_speed(cohort.rate, cohort.fastest_seen)
+    whole = sel.reward.terms(
+        speed, cohort.shares, cohort.picks, cohort.releases, problem.timings, rounds=problem.number - 1, m=10
+    )
+    terms, rows = problem.terms(), rng.permutation(count)[:300]
+    for name in ("ucb", "score", "generalization", "privacy"):
+        assert np.array_equal(getattr(terms, name), getattr(whole, name))
+        assert np.array_equal(getattr(problem.terms_of(rows), name), getattr(whole, name)[rows])

@@ -62,12 +62,13 @@ class Budgets:
             )
         return only
 
-    def left(self, releases: IntArray) -> FloatArray:
-        """Return the fraction that each client has left after these numbers of releases."""
-        left = self.table.look_up(budget_left, releases)
-        rows = self._rows
-        if len(rows):
-            left[rows] = self._by_word(rows, left[rows])
+    def left(self, releases: IntArray, rows: IntArray | slice | None = None) -> FloatArray:
+        """Return the fraction that clients have left after these numbers of releases; ``rows`` says who, if not all."""
+        left = self.table.look_up(budget_left, releases, rows)
+        if len(self._rows):
+            at, told = self._tellers(len(releases), rows)
+            if len(at):
+                left[at] = self._by_word(told, left[at])
         return left
 
     def next_release(self, releases: IntArray) -> FloatArray:
@@ -121,6 +122,15 @@ class Budgets:
         self._told = np.array(arrays.get("told_left", ()), dtype=np.float64)
         self._at = np.array(arrays.get("told_at", ()), dtype=np.int64)
         self._rows = np.flatnonzero(~np.isnan(self._told))
+
+    def _tellers(self, count: int, rows: IntArray | slice | None) -> tuple[IntArray, IntArray]:
+        """Return who of these clients has said something: its place among them, and its row."""
+        if rows is None:
+            return self._rows, self._rows
+        some = np.arange(count) + rows.start if isinstance(rows, slice) else rows
+        at = np.flatnonzero(some < len(self._told))
+        at = at[~np.isnan(self._told[some[at]])]
+        return at, some[at]
 
     def _by_word(self, rows: IntArray, now: FloatArray) -> FloatArray:
         then = self.table.look_up(budget_left, self._at[rows], rows)

@@ -112,14 +112,15 @@ class Reward:
         *,
         rounds: int,
         m: int,
+        rows: IntArray | slice | None = None,
     ) -> Terms:
         """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``.
 
         Per client: its mean speed, its share of all data, how often it was picked, how many releases it made, and how
-        often it was timed.
+        often it was timed.  ``rows`` says which clients these are, if not all.
         """
         generalization = underuse(shares, picks, rounds, m, self.beta)
-        privacy = self.budgets.left(releases)
+        privacy = self.budgets.left(releases, rows)
         return Terms(
             ucb=upper_confidence(speed, timings, rounds, m, self.zeta),
             generalization=generalization,

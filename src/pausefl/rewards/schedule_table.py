@@ -64,8 +64,9 @@ class ScheduleTable:
         return self.schedules[0 if self.column is None else int(self.column[row])]
 
     def look_up(
-        self, function: Callable[[BudgetSchedule, IntArray], FloatArray], counts: IntArray, rows: IntArray | None = None
-    ) -> FloatArray:
+        self, function: Callable[[BudgetSchedule, IntArray], FloatArray], counts: IntArray,
+        rows: IntArray | slice | None = None,
+    ) -> FloatArray:  # fmt: skip
         """Return a function of each client's schedule and its count; ``rows`` says which clients, if not all."""
         if self.column is None:
             return function(self.schedules[0], counts)

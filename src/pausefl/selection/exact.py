@@ -27,6 +27,8 @@ from pausefl.types import FloatArray, IntArray
 SMALL = 4096
 """Up to this many clients a plain sort is quicker than avoiding it."""
 
+_BLOCK = 1 << 15
+
 
 def solve_exact(
     ucb: FloatArray,
@@ -96,27 +98,46 @@ def _fill(objective: Objective, eligible: IntArray, tickets: Tickets) -> IntArra
     m = objective.m
     if len(eligible) == m:
         return eligible
-    ucb, score = objective.ucb[eligible], objective.score[eligible]
-    if objective.clusters is not None and objective.clustered:
-        score = fair_marginals(objective.clusters[eligible], score, objective.penalty, ucb, tickets(eligible))
+    ucb, score, clusters = objective.ucb, objective.score, objective.clusters if objective.clustered else None
+    if len(eligible) < len(ucb):
+        ucb, score, clusters = ucb[eligible], score[eligible], None if clusters is None else clusters[eligible]
+    if clusters is not None:
+        score = fair_marginals(clusters, score, objective.penalty, ucb, tickets(eligible))
     return eligible[_largest(score, m, ucb, eligible, tickets)]
 
 
 def _largest(values: FloatArray, m: int, ucb: FloatArray, names: IntArray, tickets: Tickets) -> IntArray:
     """Return the positions of the m largest values; ties go to the higher ucb, then to the smaller ticket."""
     sure, tied = _cut(values, m)
-    faster, level = _cut(ucb[tied], m - len(sure))
-    drawn = tied[level]
+    faster, level = _cut(ucb if tied is None else ucb[tied], m - len(sure))
+    if tied is not None:
+        faster, level = tied[faster], tied if level is None else tied[level]
     need = m - len(sure) - len(faster)
-    if need < len(drawn):
-        drawn = drawn[np.argpartition(tickets(names[drawn]), need - 1)[:need]] if need else drawn[:0]
-    return np.concatenate([sure, tied[faster], drawn])
+    if level is None or need < len(level):
+        lucky = _smallest_tickets(names if level is None else names[level], need, tickets)
+        level = lucky if level is None else level[lucky]
+    return np.concatenate([sure, faster, level])
 
 
-def _cut(values: FloatArray, m: int) -> tuple[IntArray, IntArray]:
-    """Return the positions that are surely among the m largest, and those that tie for the remaining places."""
+def _cut(values: FloatArray, m: int) -> tuple[IntArray, IntArray | None]:
+    """Return the positions that are surely among the m largest, and those that tie for the other places (None: all)."""
+    if values.min() == values.max():  # as in the first rounds, where nothing is known of anybody
+        return np.empty(0, dtype=np.int64), None
     cut = np.partition(values, len(values) - m)[len(values) - m]
     return np.flatnonzero(values > cut), np.flatnonzero(values == cut)
+
+
+def _smallest_tickets(names: IntArray, need: int, tickets: Tickets) -> IntArray:
+    """Return the positions of those who draw the smallest tickets; they draw in blocks, which saves memory."""
+    at, luck = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    for start in range(0, len(names) if need else 0, _BLOCK):
+        drawn = tickets(names[start : start + _BLOCK])
+        better = np.flatnonzero(drawn < luck.max()) if len(luck) == need else np.arange(len(drawn))
+        at, luck = np.concatenate([at, start + better]), np.concatenate([luck, drawn[better]])
+        if len(luck) > need:
+            smallest = np.argpartition(luck, need - 1)[:need]
+            at, luck = at[smallest], luck[smallest]
+    return at
 
 
 class Pause(Policy):

@@ -98,15 +98,22 @@ class Cohort:
     @property
     def shares(self) -> FloatArray:
         """Each client's share of the data of all that are present; absent clients have the share they would add."""
+        return self.shares_of(slice(None))
+
+    def shares_of(self, rows: IntArray | slice) -> FloatArray:
+        """Return the shares of some clients."""
         if self._total is None:
             # Sorted, so that the rounding of the sum does not depend on the order of arrival.
             self._total = float(np.sort(self.sizes[self.present]).sum())
-        return self.sizes / self._total
+        return self.sizes[rows] / self._total
 
     def rows(self, ids: Iterable[ClientId]) -> IntArray:
         """Return the rows of these clients; one that never joined, or has left, is refused."""
         wanted = list(ids)
-        found = np.fromiter((self._row(i) for i in wanted), dtype=np.int64, count=len(wanted))
+        if self._row_of is None and all(type(i) is int and 0 <= i < len(self.ids) for i in wanted):
+            found = np.array(wanted, dtype=np.int64)
+        else:
+            found = np.fromiter((self._row(i) for i in wanted), dtype=np.int64, count=len(wanted))
         if not self.present[found].all():
             gone = wanted[int(np.flatnonzero(~self.present[found])[0])]
             raise UnknownClientError(

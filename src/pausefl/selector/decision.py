@@ -17,10 +17,12 @@ from pausefl.selection.policy_contract import SIGNALS, read_only
 from pausefl.selector.cohort import Cohort
 from pausefl.selector.reasons import Numbers, OpenRound, Reasons
 from pausefl.selector.speed_changes import believed_timings
-from pausefl.types import BoolArray, ClientId, IntArray, KeyArray
+from pausefl.types import BoolArray, ClientId, FloatArray, IntArray, KeyArray
 
 Phi: TypeAlias = Callable[[Sequence[ClientId]], float]
 """A function of your own, of a set of client ids, that is added to the reward."""
+
+_BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,26 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RoundTerms:
+    """What each client would bring to a set.  Only the bound on speed and the score are kept; see ``Terms``."""
+
+    ucb: FloatArray
+    score: FloatArray
+    _problem: Problem
+
+    @property
+    def generalization(self) -> FloatArray:
+        """How underused each client's data is, worked out anew."""
+        return self._problem.terms_of(slice(0, len(self.ucb))).generalization
+
+    @property
+    def privacy(self) -> FloatArray:
+        """What is left of each client's budget, worked out anew."""
+        cohort = self._problem.cohort
+        return self._problem.reward.budgets.left(cohort.releases)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Problem:
     """One round to decide: ``number`` rounds from 1, with the terms as of the end of the round before."""
 
@@ -67,13 +89,22 @@ class Problem:
         """How often each client was timed, as far as that is still believed."""
         return believed_timings(self.cohort, self.number, self.memory)
 
-    def terms(self) -> Terms:
+    def terms(self) -> RoundTerms:
         """Return what each client would bring."""
+        ucb, score = np.empty(len(self.cohort)), np.empty(len(self.cohort))
+        for start in range(0, len(ucb), _BLOCK):  # what lies between stays in the cache, and takes no memory
+            part = slice(start, min(start + _BLOCK, len(ucb)))
+            terms = self.terms_of(part)
+            ucb[part], score[part] = terms.ucb, terms.score
+        return RoundTerms(ucb, score, self)
+
+    def terms_of(self, rows: IntArray | slice) -> Terms:
+        """Return what some clients would bring."""
         cohort = self.cohort
-        speed = self.reward.mean_speed(cohort.rate, cohort.fastest_seen)
         return self.reward.terms(
-            speed, cohort.shares, cohort.picks, cohort.releases, self.timings,
-            rounds=self.number - 1, m=self.per_round,
+            self.reward.mean_speed(cohort.rate[rows], cohort.fastest_seen), cohort.shares_of(rows), cohort.picks[rows],
+            cohort.releases[rows], believed_timings(cohort, self.number, self.memory, rows),
+            rounds=self.number - 1, m=self.per_round, rows=rows,
         )  # fmt: skip
 
     def solvent(self) -> BoolArray:
@@ -114,7 +145,7 @@ class Problem:
     def _tickets(self, rows: IntArray) -> KeyArray:
         return tickets(self.seed, "tickets", self.number, self.cohort.keys[rows])
 
-    def candidates(self, terms: Terms, rows: IntArray) -> Candidates:
+    def candidates(self, terms: RoundTerms, rows: IntArray) -> Candidates:
         """Return what the policy sees."""
         cohort, reward = self.cohort, self.reward
         return Candidates(
@@ -146,7 +177,7 @@ class Problem:
             stream=lambda purpose: stream(self.seed, purpose, self.number),
         )
 
-    def objective(self, terms: Terms, rows: IntArray) -> Objective:
+    def objective(self, terms: RoundTerms, rows: IntArray) -> Objective:
         """Return what is maximised, over positions in ``rows``."""
         part: IntArray | slice = slice(None) if len(rows) == len(self.cohort) else rows
         clusters = None if self.clusters is None else read_only(self.clusters[part])
@@ -155,15 +186,15 @@ class Problem:
         ucb, score = read_only(terms.ucb[part]), read_only(terms.score[part])
         return Objective(ucb, score, m, clusters, self.reward.collision, phi)
 
-    def numbers(self, terms: Terms, rows: IntArray) -> Numbers:
+    def numbers(self, terms: RoundTerms, rows: IntArray) -> Numbers:
         """Return what is known of some clients, as reasons for a choice."""
-        cohort = self.cohort
+        cohort, parts = self.cohort, self.terms_of(rows)
         return Numbers(
             mean_speed=self.reward.mean_speed(cohort.rate[rows], cohort.fastest_seen),
             timings=believed_timings(cohort, self.number, self.memory, rows),
             ucb=terms.ucb[rows],
-            generalization=terms.generalization[rows],
-            budget_left=terms.privacy[rows],
+            generalization=parts.generalization,
+            budget_left=parts.privacy,
             score=terms.score[rows],
             picks=cohort.picks[rows],
             alpha=self.reward.alpha,
@@ -171,7 +202,9 @@ class Problem:
             per_round=self.per_round,
         )
 
-    def selection(self, terms: Terms, rows: IntArray, solution: Solution, policy: Policy | None = None) -> Selection:
+    def selection(
+        self, terms: RoundTerms, rows: IntArray, solution: Solution, policy: Policy | None = None
+    ) -> Selection:
         """Return a solution as ids and reasons; with its policy, who was left out can be looked at too."""
         chosen = rows[solution.members]
         members = tuple(self.cohort.ids[row] for row in chosen.tolist())

@@ -101,9 +101,14 @@ class Charges:
     def leakage(self) -> dict[str, Any]:
         """Return what the clients have leaked, for the record of a round: the most, and quantiles over clients."""
         mechanism = self.mechanism
+        if mechanism is None and self._trained:
+            return {"max_leakage": None}  # without bound
+        if mechanism is None and self._signals is None:  # without training only this is asked for
+            most = self._schedule.spent(self._selector.cohort.picks.max(keepdims=True))
+            return {"max_leakage": leaked(None, self.budget, float(most[0]))[0]}
         most, median, high = (leaked(mechanism, self.budget, float(part))[0] for part in self._spent())
         if mechanism is None:
-            return {"max_leakage": None if self._trained else most}  # None: without bound
+            return {"max_leakage": most}
         leakage = {"max_leakage": most, "median_leakage": median, "p90_leakage": high}
         delta = mechanism.guarantee.delta
         if delta:

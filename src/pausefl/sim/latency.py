@@ -15,6 +15,8 @@ from scipy.special import ndtr, ndtri
 from pausefl.errors import is_finite, require
 from pausefl.types import FloatArray, Seconds
 
+_BLOCK = 1024
+
 
 class LatencyModel(Protocol):
     """Independent latencies per client and round."""
@@ -58,7 +60,8 @@ class FlooredNormal:
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """Draw one round's latency of every client."""
-        return np.maximum(self.floor, rng.normal(self.means, self.std))
+        drawn = rng.normal(self.means, self.std)
+        return np.maximum(self.floor, drawn, out=drawn)
 
     def expected(self) -> FloatArray:
         """Return each client's expected latency."""
@@ -70,12 +73,15 @@ class FlooredNormal:
     def mean_speed(self, tau_min: Seconds) -> FloatArray:
         """Return each client's expectation of tau_min / latency: the mass at the floor, and an integral above it."""
         nodes, weights = np.polynomial.legendre.leggauss(200)
-        low = np.maximum(self.floor, self.means - 10.0 * self.std)[:, None]
-        high = np.maximum(self.floor, self.means + 10.0 * self.std)[:, None]
-        x = 0.5 * (high - low) * nodes + 0.5 * (high + low)
-        z = (x - self.means[:, None]) / self.std
-        density = np.exp(-0.5 * z * z) / (self.std * math.sqrt(2.0 * math.pi))
-        above = (0.5 * (high - low) * weights * density / x).sum(axis=1)
+        above = np.empty(len(self.means))
+        for start in range(0, len(above), _BLOCK):  # a table of all clients and nodes would be large
+            mean = self.means[start : start + _BLOCK, None]
+            low = np.maximum(self.floor, mean - 10.0 * self.std)
+            high = np.maximum(self.floor, mean + 10.0 * self.std)
+            x = 0.5 * (high - low) * nodes + 0.5 * (high + low)
+            z = (x - mean) / self.std
+            density = np.exp(-0.5 * z * z) / (self.std * math.sqrt(2.0 * math.pi))
+            above[start : start + _BLOCK] = (0.5 * (high - low) * weights * density / x).sum(axis=1)
         speed: FloatArray = tau_min * (ndtr((self.floor - self.means) / self.std) / self.floor + above)
         return speed
 

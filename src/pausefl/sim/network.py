@@ -91,9 +91,11 @@ class Network:
 
     def play(self, members: IntArray, number: int) -> Outcome:
         """Return how round ``number`` goes with these members; the rehearsal before the first round is number 0."""
-        latency = (self.latency.sample(stream(self.seed, "latency", number)) * self.slowdown(number))[members]
-        gone = self._by_chance("dropout", self.dropout, number)[members]
-        silent = self._by_chance("straggle", self.straggle, number)[members] & ~gone
+        latency = self.latency.sample(stream(self.seed, "latency", number))[members]
+        if self.drift is not None or self.jams is not None:
+            latency = latency * self.slowdown(number)[members]
+        gone = self._by_chance("dropout", self.dropout, members, number)
+        silent = self._by_chance("straggle", self.straggle, members, number) & ~gone
         limit = np.inf if self.deadline is None else self.deadline
         latency = np.where(silent, np.inf, latency)
         waited_for = np.minimum(latency[~gone], limit)
@@ -103,8 +105,8 @@ class Network:
         observed = np.where(gone | silent, np.nan, np.minimum(latency, limit))
         return Outcome(observed, ~gone & (latency <= limit), seconds)
 
-    def _by_chance(self, purpose: str, probability: float, number: int) -> BoolArray:
-        """Return to which clients this happens in round ``number``."""
+    def _by_chance(self, purpose: str, probability: float, members: IntArray, number: int) -> BoolArray:
+        """Return to which members this happens in round ``number``."""
         if probability == 0.0:
-            return np.zeros(len(self.latency), dtype=np.bool_)
-        return stream(self.seed, purpose, number).random(len(self.latency)) < probability
+            return np.zeros(len(members), dtype=np.bool_)
+        return stream(self.seed, purpose, number).random(len(self.latency))[members] < probability
