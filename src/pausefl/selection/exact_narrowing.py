@@ -195,7 +195,7 @@ def _gather(
     """
     steps = np.full(64, -np.inf)
     steps[: len(cut)] = cut
-    found, range_of = np.empty(len(ucb), np.int64), np.empty(len(ucb), np.uint8)
+    found, range_of = np.empty(2 * _BLOCK, np.int64), np.empty(2 * _BLOCK, np.uint8)
     ends = np.zeros(len(cut), np.int64)
     tabled = len(clusters) > 0 and (clusters.max() + 1) * len(cut) <= _LARGEST_TABLE
     record = np.full((len(cut), clusters.max() + 1 if tabled else 0), -np.inf)
@@ -203,6 +203,8 @@ def _gather(
     look = np.empty(_BLOCK, np.bool_)
     for start in range(0, len(ucb), _BLOCK):
         u, s = ucb[start : start + _BLOCK], score[start : start + _BLOCK]
+        if count + _BLOCK > len(found):
+            found, range_of = np.append(found, np.empty_like(found)), np.append(range_of, np.empty_like(range_of))
         # Block by block, so that whom to look at is worked out for several at once, without a branch to be guessed.
         for k in range(len(u)):
             look[k] = (s[k] > lowest) & ((s[k] > least) | (u[k] >= limit))

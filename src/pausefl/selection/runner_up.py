@@ -42,10 +42,15 @@ def runner_up(objective: Objective, best: IntArray, tickets: Tickets) -> Solutio
     reached = _worth(objective, known[likely])
     reach = _reach(objective, best, reached)
     rounding = 1e-12 * float(np.abs(reach).max())
+    alike = {(objective.score[likely], reach[np.flatnonzero(best == likely)[0]])}
     for at in np.argsort(-reach, kind="stable").tolist():
         member = int(best[at])
         if reach[at] < reached - rounding:
             break
+        # Without clusters the worth depends on the score alone, at the same threshold, and the first member counts.
+        if not objective.clustered and (objective.score[member], reach[at]) in alike:
+            continue
+        alike.add((objective.score[member], reach[at]))
         # A set that is worth as much as anything without this member, and lacks it, need not be looked for again.
         if not any(
             member not in each.members and _worth(objective, each) >= reach[at] - rounding for each in known.values()

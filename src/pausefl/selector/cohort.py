@@ -104,7 +104,9 @@ class Cohort:
         """Return the shares of some clients."""
         if self._total is None:
             # Sorted, so that the rounding of the sum does not depend on the order of arrival.
-            self._total = float(np.sort(self.sizes[self.present]).sum())
+            ordered = self.sizes[self.present]
+            ordered.sort()
+            self._total = float(ordered.sum())
         return self.sizes[rows] / self._total
 
     def rows(self, ids: Iterable[ClientId]) -> IntArray:

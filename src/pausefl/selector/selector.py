@@ -122,7 +122,7 @@ class Selector:
         self._pending: tuple[Selection, IntArray] | None = None
         self._pending_per_round = self._per_round
         self._there: IntArray | None = None  # the candidates of the open round, for policies that look back at them
-        self._prior = checks.expected_seconds({} if prior is None else prior, self._cohort)
+        self._prior = np.empty(0) if prior is None else checks.expected_seconds(prior, self._cohort)
         self._cohort.expect(self._prior, floor=tau_min)
 
     def __repr__(self) -> str:

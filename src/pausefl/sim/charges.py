@@ -104,8 +104,8 @@ class Charges:
         if mechanism is None and self._trained:
             return {"max_leakage": None}  # without bound
         if mechanism is None and self._signals is None:  # without training only this is asked for
-            most = self._schedule.spent(self._selector.cohort.picks.max(keepdims=True))
-            return {"max_leakage": leaked(None, self.budget, float(most[0]))[0]}
+            spent = self._schedule.spent(self._selector.cohort.picks.max(keepdims=True))
+            return {"max_leakage": leaked(None, self.budget, float(spent[0]))[0]}
         most, median, high = (leaked(mechanism, self.budget, float(part))[0] for part in self._spent())
         if mechanism is None:
             return {"max_leakage": most}

@@ -96,7 +96,7 @@ def _clustered(ucb: FloatArray, score: FloatArray, m: int) -> object:
 
 
 def _opposed(method: Method) -> Method:
-    """Let slower clients score higher, as in a long run: fast ones were used more.  Then nothing can be pruned."""
+    """Let slower clients score higher, as in a long run: fast ones were used more.  Then no client outdoes another."""
     return lambda ucb, score, m: method(ucb, (1.0 - ucb) * 100.0 / m, m)
 
 
