@@ -20,7 +20,7 @@ from pausefl.learn.optimizer import LocalPlan, Optimizer
 from pausefl.learn.record_clipping import clipped_sums, squared_norms
 from pausefl.learn.record_gradients import RecordGradients, refuse_batch_norm, try_record_gradients
 from pausefl.learn.record_noise import BatchNoise, ClientNoise
-from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient
+from pausefl.learn.stacked_networks import DenseShape, Stack, dense_shape
 from pausefl.sim.learner import RecordNoise
 
 MEMBERS = np.array([4, 0, 2])
@@ -75,7 +75,7 @@ def dense_sum(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, clip: 
     rows, parameters = images.flatten(1), flat([p.detach() for p in net.parameters()])[None]
     out = torch.full_like(parameters, torch.nan)
     weight = torch.ones(1, len(labels))
-    clipped_sums(shape, parameters, rows[None], squared_norms(rows)[None], labels[None], weight, clip, out)
+    clipped_sums(Stack(shape, parameters, out), rows[None], squared_norms(rows)[None], labels[None], weight, clip)
     return out[0]
 
 
@@ -118,7 +118,7 @@ def test_rows_have_their_own_parameters_and_padding_adds_nothing() -> None:
     images[1, 4:] = torch.nan
     weight = torch.full((2, 9), 0.25)
     weight[1, 4:] = 0.0
-    clipped_sums(shape, parameters, images, squared_norms(images), labels, weight, 0.5, out)
+    clipped_sums(Stack(shape, parameters, out), images, squared_norms(images), labels, weight, 0.5)
     for row, count in enumerate((9, 4)):
         net = dense_net((7,))
         nn.utils.vector_to_parameters(parameters[row], net.parameters())
@@ -180,7 +180,7 @@ def test_without_records_the_gradient_is_what_it_was_to_the_bit() -> None:
     parameters, images = torch.randn(3, shape.dimension), torch.randn(3, 9, PIXELS)
     labels, weight = torch.randint(0, LABELS, (3, 9)), torch.rand(3, 9)
     out, wanted = torch.empty_like(parameters), torch.empty_like(parameters)
-    gradient(shape, parameters, images, labels, weight, out)
+    Stack(shape, parameters, out).write_gradient(images, labels, weight)
     layers, grads = shape.layers(parameters), shape.layers(wanted)
     inputs = [images]
     for place, (w, b) in enumerate(layers):

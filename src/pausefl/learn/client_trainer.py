@@ -96,7 +96,7 @@ class ClientTrainer:
         self._net.train()
         self._forget()
         self._flat.copy_(model)
-        flat, grad = self._flat.unsqueeze(0), self._grad.unsqueeze(0)
+        step = self._plan.optimizer.on(self._flat.unsqueeze(0), self._grad.unsqueeze(0), slots, steps)
         for batch in batches:
             chosen = torch.from_numpy(part[batch[batch >= 0]]).to(self._device)
             if len(chosen) == 1 and self._norms:
@@ -107,7 +107,7 @@ class ClientTrainer:
                 functional.cross_entropy(self._net(images), labels).backward()  # type: ignore[no-untyped-call]
             else:
                 private(images, labels)
-            self._plan.optimizer.step(flat, grad, slots, steps)
+            step()
         return self._flat - model
 
     def _private_gradient(

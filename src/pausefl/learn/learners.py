@@ -15,8 +15,9 @@ from pausefl.learn.client_trainer import EVALUATION_BATCH, clipped_losses, flat_
 from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.record_clipping import clipped_sums, squared_norms
 from pausefl.learn.record_noise import BatchNoise, ClientNoise, client_noises
-from pausefl.learn.stacked_networks import DenseShape, dense_shape, gradient, logits, packed
+from pausefl.learn.stacked_networks import DenseShape, Stack, dense_shape, logits, packed
 from pausefl.learn.torch_import import functional, nn, torch
+from pausefl.learn.torch_process import set_up_torch
 from pausefl.learn.workers import Desk, Job, Workers
 from pausefl.sim.learner import ClientScores, Learner, RecordNoise, Scores, Vector
 from pausefl.types import IntArray
@@ -31,7 +32,7 @@ def learner_for(net: nn.Module, data: ClientData, plan: LocalPlan, *, seed: int,
 
     ``most`` is the largest number of clients that train in one round.
     """
-    torch.set_num_threads(1)  # more processes help on small machines, more threads do not
+    set_up_torch()
     shape = dense_shape(net)
     if shape is not None:
         return DenseLearner(net, shape, data, plan, seed)
@@ -76,15 +77,21 @@ class DenseLearner:
         parameters = start.repeat(len(order), 1)
         grad = torch.empty_like(parameters)
         slots, steps = self._memory.of(rows)
+        labels = self._data.train_labels[index]
         private = self._private_gradient([protections[i] for i in order], members[order], number, index, weight)
+        bound, same = 0, not self._plan.batch  # a client that takes all of its data takes the same at every step
         for step, live in enumerate(active):
-            images = self._train.index_select(0, index[:live, step].reshape(-1)).view(live, index.shape[2], -1)
-            labels = self._data.train_labels[index[:live, step]]
+            if live != bound or not same:
+                images = self._train.index_select(0, index[step, :live].view(-1)).view(live, index.shape[2], -1)
+            if live != bound:
+                bound, here = live, grad[:live]
+                stack = Stack(self._shape, parameters[:live], here)
+                update = self._plan.optimizer.on(parameters[:live], here, [slot[:live] for slot in slots], steps[:live])
             if private is None:
-                gradient(self._shape, parameters[:live], images, labels, weight[:live, step], grad[:live])
+                stack.write_gradient(images, labels[step, :live], weight[step, :live])
             else:
-                private(step, parameters[:live], images, labels, grad[:live])
-            self._plan.optimizer.step(parameters[:live], grad[:live], [slot[:live] for slot in slots], steps[:live])
+                private(step, stack, images, labels[step, :live], here)
+            update()
         self._memory.keep(rows, slots, steps)
         updates = np.empty((len(order), self._shape.dimension), dtype=np.float32)
         updates[order] = parameters.sub_(start).cpu().numpy()
@@ -163,13 +170,11 @@ class DenseLearner:
         clip, squares, counts = protected[0].clip, self._squares[index], (weight > 0.0).sum(dim=2).tolist()
         noises = [BatchNoise(p, self._seed, number, k) for p, k in zip(protected, members.tolist(), strict=True)]
 
-        def write(
-            step: int, parameters: torch.Tensor, images: torch.Tensor, labels: torch.Tensor, out: torch.Tensor
-        ) -> None:
-            now = slice(len(out)), step
-            clipped_sums(self._shape, parameters, images, squares[now], labels, weight[now], clip, out)
-            for row, mean in enumerate(out):
-                noises[row].add(mean, counts[row][step])
+        def write(step: int, stack: Stack, images: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor) -> None:
+            now = step, slice(len(grad))
+            clipped_sums(stack, images, squares[now], labels, weight[now], clip)
+            for mean, noise, count in zip(grad, noises, counts[step], strict=False):
+                noise.add(mean, count)
 
         return write
 
@@ -177,17 +182,18 @@ class DenseLearner:
         return torch.from_numpy(model).to(self._device)
 
     def _batches(self, members: IntArray, number: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-        """Return image numbers and sample weights (clients x steps x batch), and how many clients train at each."""
+        """Return image numbers and sample weights (steps x clients x batch), and how many clients train at each."""
         tables = [self._plan.batches(len(self._data.parts[k]), self._seed, number, k) for k in members.tolist()]
+        lengths = np.array([len(table) for table in tables])
         steps, width = (max(sizes) for sizes in zip(*(table.shape for table in tables), strict=True))
-        index = np.zeros((len(tables), steps, width), dtype=np.int64)
-        weight = np.zeros((len(tables), steps, width), dtype=np.float32)
+        index = np.zeros((steps, len(tables), width), dtype=np.int64)
+        weight = np.zeros((steps, len(tables), width), dtype=np.float32)
         for i, (k, table) in enumerate(zip(members.tolist(), tables, strict=True)):
             used = table >= 0
-            place = i, slice(table.shape[0]), slice(table.shape[1])
+            place = slice(table.shape[0]), i, slice(table.shape[1])
             index[place] = np.where(used, self._data.parts[k][table], 0)
             weight[place] = used / used.sum(axis=1, keepdims=True)
-        active = [sum(len(table) > step for table in tables) for step in range(steps)]
+        active = (lengths > np.arange(steps)[:, None]).sum(axis=1).tolist()
         return torch.from_numpy(index).to(self._device), torch.from_numpy(weight).to(self._device), active
 
 

@@ -6,7 +6,7 @@ states are kept from round to round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import require
-from pausefl.learn.torch_import import adam, torch
+from pausefl.learn.torch_import import torch
 from pausefl.rng import stream
 from pausefl.types import IntArray
 
@@ -39,25 +39,35 @@ class Optimizer:
         """How many numbers are remembered per parameter."""
         return 2 if self.kind == "adam" else int(self.momentum > 0.0)
 
-    def step(
+    def on(
         self, parameters: torch.Tensor, gradient: torch.Tensor, memory: list[torch.Tensor], steps: torch.Tensor
-    ) -> None:
-        """Update parameters (rows x d) and ``steps``, which counts each row's steps so far, in place."""
+    ) -> Callable[[], None]:
+        """Return what makes one step whenever it is called.
+
+        It updates parameters (rows x d), memory and ``steps``, which counts each row's steps so far, in place.
+        """
         if self.kind == "sgd":
-            steps += 1
-            direction = gradient
-            if memory:
-                direction = memory[0].mul_(self.momentum).add_(gradient)
-            parameters.add_(direction, alpha=-self.lr)
-            return
-        # One pass over all numbers, which counts the step itself; each row has its own count.
-        columns = (parameters, gradient, *memory, steps)
-        rows, grads, first, second, counts = (list(column.unbind()) for column in columns)
+
+            def step() -> None:
+                steps.add_(1)
+                direction = memory[0].mul_(self.momentum).add_(gradient) if memory else gradient
+                parameters.add_(direction, alpha=-self.lr)
+
+            return step
+        # Each row has its own count.  The rows are listed once, and not at every step as by torch.optim.
+        rows, grads, first, second, counts = (
+            list(column.unbind()) for column in (parameters, gradient, *memory, steps)
+        )
         decay, slow = self.betas
-        adam(
-            rows, grads, first, second, [], counts, fused=True, amsgrad=False, maximize=False, beta1=decay, beta2=slow,
-            lr=self.lr, weight_decay=0.0, eps=self.eps,
-        )  # fmt: skip
+
+        def adam_step() -> None:
+            steps.add_(1)
+            torch._fused_adam_(
+                rows, grads, first, second, [], counts, amsgrad=False, maximize=False, beta1=decay, beta2=slow,
+                lr=self.lr, weight_decay=0.0, eps=self.eps,
+            )  # fmt: skip
+
+        return adam_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ all layers are kept until the norms are known and then scaled, so that no second
 
 from __future__ import annotations
 
-from pausefl.learn.stacked_networks import DenseShape, forward
+from pausefl.learn.stacked_networks import Stack
 from pausefl.learn.torch_import import torch
 
 TOO_LARGE = 1e30
@@ -26,18 +26,16 @@ def clip_factors(norms: torch.Tensor, clip: float) -> torch.Tensor:
 
 
 def clipped_sums(
-    shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor,
-    weight: torch.Tensor, clip: float, out: torch.Tensor,
-) -> None:  # fmt: skip
-    """Write the weighted sum of each row's record gradients, each clipped to the L2 norm ``clip``, into ``out``.
+    stack: Stack, images: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, clip: float
+) -> None:
+    """Write the weighted sum of each row's record gradients, each clipped to the L2 norm ``clip``.
 
     images: rows x batch x pixels; squares (the squared norms of the images), labels, weight: rows x batch (a sample
     with weight 0 is padding).  A record whose gradient is not finite adds nothing.
     """
-    layers, grads = shape.layers(parameters), shape.layers(out)
-    inputs, error = forward(layers, images, labels)
+    inputs, error = stack.forward(images, labels)
     errors = [error]
-    for (w, _), h in zip(reversed(layers[1:]), reversed(inputs[1:]), strict=True):
+    for (w, _), h in zip(reversed(stack.layers[1:]), reversed(inputs[1:]), strict=True):
         errors.append(torch.bmm(errors[-1], w).mul_(h > 0))
     errors.reverse()
     total, largest = torch.zeros_like(squares), torch.ones_like(squares)
@@ -49,8 +47,8 @@ def clipped_sums(
     if not bool((norms <= TOO_LARGE).all()):  # 0 times something that is not finite would not be 0
         gone = ~(norms <= TOO_LARGE).unsqueeze(2)
         errors, inputs = ([x.masked_fill(gone, 0.0) for x in xs] for xs in (errors, inputs))
-    factors = clip_factors(norms, clip).mul_(weight).to(parameters.dtype).unsqueeze(2)
-    for error, h, (gw, gb) in zip(errors, inputs, grads, strict=True):
+    factors = clip_factors(norms, clip).mul_(weight).to(images.dtype).unsqueeze(2)
+    for error, h, (gw, gb) in zip(errors, inputs, stack.grads, strict=True):
         error.mul_(factors)
         torch.bmm(error.transpose(1, 2), h, out=gw)
         torch.sum(error, dim=1, out=gb)

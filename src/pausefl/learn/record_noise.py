@@ -42,5 +42,5 @@ class BatchNoise:
 
     def add(self, mean: torch.Tensor, records: int) -> None:
         """Add to a mean over ``records`` what their noised sum brings to it, in place."""
-        drawn = torch.randn(len(mean), generator=self._generator)
+        drawn = torch.randn(mean.shape, generator=self._generator)
         mean.add_(drawn.to(mean.device), alpha=self._deviation / records)

@@ -49,37 +49,36 @@ def dense_shape(net: nn.Module) -> DenseShape | None:
     return shape if shape.dimension == sum(p.numel() for p in net.parameters()) else None
 
 
-def gradient(
-    shape: DenseShape, parameters: torch.Tensor, images: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor,
-    out: torch.Tensor,
-) -> None:  # fmt: skip
-    """Write the gradient of each row's weighted cross-entropy into ``out``.
+class Stack:
+    """Stacked networks (a row each) and the place of their gradients; the views of their layers are made once."""
 
-    images: rows x batch x pixels; labels, weight: rows x batch (a sample with weight 0 is padding).
-    """
-    layers, grads = shape.layers(parameters), shape.layers(out)
-    inputs, error = forward(layers, images, labels)
-    error.mul_(weight.unsqueeze(2))
-    for (w, _), (gw, gb) in zip(reversed(layers), reversed(grads), strict=True):
-        h = inputs.pop()
-        torch.bmm(error.transpose(1, 2), h, out=gw)
-        torch.sum(error, dim=1, out=gb)
-        if inputs:
-            error = torch.bmm(error, w).mul_(h > 0)
+    def __init__(self, shape: DenseShape, parameters: torch.Tensor, grad: torch.Tensor) -> None:
+        self.layers, self.grads = shape.layers(parameters), shape.layers(grad)
 
+    def write_gradient(self, images: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor) -> None:
+        """Write the gradient of each row's weighted cross-entropy.
 
-def forward(
-    layers: list[tuple[torch.Tensor, torch.Tensor]], images: torch.Tensor, labels: torch.Tensor
-) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Return the input of each layer, and the derivative of each sample's cross-entropy by the last layer's outputs."""
-    inputs = [images]
-    for number, (w, b) in enumerate(layers):
-        z = torch.baddbmm(b.unsqueeze(1), inputs[-1], w.transpose(1, 2))
-        inputs.append(z if number == len(layers) - 1 else z.relu_())
-    error = functional.softmax(inputs.pop(), dim=2)
-    minus = torch.full_like(labels, -1, dtype=error.dtype)
-    error.scatter_add_(2, labels.unsqueeze(2), minus.unsqueeze(2))
-    return inputs, error
+        images: rows x batch x pixels; labels, weight: rows x batch (a sample with weight 0 is padding).
+        """
+        inputs, error = self.forward(images, labels)
+        error.mul_(weight.unsqueeze(2))
+        for (w, _), (gw, gb) in zip(reversed(self.layers), reversed(self.grads), strict=True):
+            h = inputs.pop()
+            torch.bmm(error.transpose(1, 2), h, out=gw)
+            torch.sum(error, dim=1, out=gb)
+            if inputs:
+                error = torch.bmm(error, w).mul_(h > 0)
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return each layer's input, and the derivative of each sample's cross-entropy by the last layer's outputs."""
+        inputs = [images]
+        for number, (w, b) in enumerate(self.layers):
+            z = torch.baddbmm(b.unsqueeze(1), inputs[-1], w.transpose(1, 2))
+            inputs.append(z if number == len(self.layers) - 1 else z.relu_())
+        error = functional.softmax(inputs.pop(), dim=2)
+        minus = torch.full_like(labels, -1, dtype=error.dtype)
+        error.scatter_add_(2, labels.unsqueeze(2), minus.unsqueeze(2))
+        return inputs, error
 
 
 def packed(images: torch.Tensor) -> torch.Tensor:

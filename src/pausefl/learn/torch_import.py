@@ -8,8 +8,7 @@ try:
     import torch
     from torch import multiprocessing, nn
     from torch.nn import functional
-    from torch.optim.adam import adam
 except ImportError:
     raise MissingExtraError("training needs the 'learn' extra; run: pip install 'pausefl[learn]'") from None
 
-__all__ = ["adam", "functional", "multiprocessing", "nn", "torch"]
+__all__ = ["functional", "multiprocessing", "nn", "torch"]

@@ -13,6 +13,7 @@ from pausefl.learn.optimizer import LocalPlan, OptimizerMemory
 from pausefl.learn.record_noise import ClientNoise
 from pausefl.learn.torch_import import multiprocessing as tmp
 from pausefl.learn.torch_import import nn, torch
+from pausefl.learn.torch_process import set_up_torch
 from pausefl.system.child_processes import follow_parent
 
 
@@ -58,7 +59,7 @@ class Workers:
     """A fixed number of processes that take jobs from a list, longest first; with one, the caller does the work."""
 
     def __init__(self, count: int, desk: Callable[[], Desk]) -> None:
-        torch.set_num_threads(1)  # as in the processes: the number of threads can change the last bits
+        set_up_torch()  # as in the processes
         self._desk = desk() if count == 1 else None
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -120,7 +121,7 @@ def _died() -> WorkerError:
 
 def _serve(pipe: Connection, desk: Callable[[], Desk]) -> None:
     follow_parent()
-    torch.set_num_threads(1)
+    set_up_torch()
     place = desk()
     while True:
         try:
