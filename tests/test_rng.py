@@ -1,5 +1,7 @@
+import pickle
 import subprocess
 import sys
+from hashlib import blake2b
 
 import numpy as np
 
@@ -10,6 +12,13 @@ def test_streams_are_named() -> None:
     assert stream(1, "a", 2).random() == stream(1, "a", 2).random()
     names = [(1, "a", 2), (1, "a", 3), (1, "b", 2), (2, "a", 2), (1, "a"), (1, "a", "2")]
     assert len({stream(*name).random() for name in names}) == len(names)
+
+
+def test_a_stream_is_the_philox_generator_whose_key_is_the_digest_of_its_name() -> None:
+    key = int.from_bytes(blake2b(b"(1, 'a', 2)", digest_size=16).digest(), "little")
+    wanted, found = np.random.Generator(np.random.Philox(key=key)), stream(1, "a", 2)
+    assert found.permutation(1000).tolist() == wanted.permutation(1000).tolist()
+    assert pickle.loads(pickle.dumps(found)).random() == wanted.random()
 
 
 def test_numpy_integers_name_the_same_stream() -> None:
