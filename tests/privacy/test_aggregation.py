@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausefl.errors import InvalidValueError
-from pausefl.privacy.aggregation import Aggregation, Aggregator, matched_step, matched_weights
+from pausefl.privacy.aggregation import Aggregation, Aggregator, matched_step, matched_weights, weighted_sum
 from pausefl.privacy.mechanisms.base import NoiseLevel
 
 MATCHED = Aggregation("matched", average=0.9)
@@ -159,3 +159,13 @@ def test_a_level_is_a_finite_number_above_zero(noise: float) -> None:
         NoiseLevel(noise, 1.0)
     with pytest.raises(InvalidValueError, match="signal"):
         NoiseLevel(1.0, noise)
+
+
+@pytest.mark.parametrize(("count", "length"), [(1, 1), (5, 25_818), (18, 25_600), (30, 25_819), (36, 25_818)])
+def test_the_sum_of_updates_is_that_of_each_times_its_share(count: int, length: int) -> None:
+    rng = np.random.default_rng(0)
+    shares, updates = (rng.random(size).astype(np.float32) for size in (count, (count, length)))
+    wanted = shares.astype(np.float64) @ updates.astype(np.float64)
+    found = weighted_sum(shares, updates)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -24,6 +24,8 @@ Rule: TypeAlias = Literal["plain", "matched"]
 _LOG = logging.getLogger("pausefl")
 _WARM = 16
 """Early rounds learn fast, so the mean of models remembers 1 in 17 of the rounds so far, until it has all it may."""
+_THREADS_FROM = 460_800
+"""The size of a float32 matrix from which OpenBLAS multiplies it with a vector on several threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,19 @@ def matched_step(noise: float, first: float, signal: float, memory: float) -> fl
     0.2
     """
     return min(1.0, max(first, memory * signal) / noise)
+
+
+def weighted_sum(shares: npt.NDArray[np.float32], updates: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the sum of the updates (a row each), each times its share.
+
+    OpenBLAS begins to use threads at a certain size.  They then spin for 12 ms, which is longer than a short round, and
+    the last bits depend on how many there are.  Halves that are below this size are what two threads make of it.
+    """
+    count, length = updates.shape
+    half = -(-length // 2)
+    if count * length < _THREADS_FROM or count * half >= _THREADS_FROM:
+        return shares @ updates
+    return np.concatenate([shares @ updates[:, :half], shares @ updates[:, half:]])
 
 
 class Aggregator:

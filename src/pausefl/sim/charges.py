@@ -51,8 +51,22 @@ class Charges:
         self._numbers = max(1, len(selector.policy.signals))
         self.tellings: IntArray = np.zeros(len(selector.cohort) if charged else 0, dtype=np.int64)
 
-    def update_price(self, client: int) -> Price | None:
-        """Return what a client's next update costs; None if it refuses: budget or delta is used up."""
+    def update_prices(self, rows: IntArray) -> list[Price | None]:
+        """Return what each client's next update costs; None if it refuses: budget or delta is used up.
+
+        Those that have released as often pay the same, so each price is worked out once.
+        """
+        columns = [self._selector.cohort.picks[rows].tolist()]
+        if len(self.tellings):
+            columns.append(self.tellings[rows].tolist())
+        known: dict[tuple[int, ...], Price | None] = {}
+        pasts = list(zip(*columns, strict=True))
+        for client, past in zip(rows.tolist(), pasts, strict=True):
+            if past not in known:
+                known[past] = self._update_price(client)
+        return [known[past] for past in pasts]
+
+    def _update_price(self, client: int) -> Price | None:
         mechanism, before = self.mechanism, int(self._selector.cohort.picks[client])
         if mechanism is None:
             return None
@@ -89,14 +103,15 @@ class Charges:
         mechanism = self.mechanism
         if mechanism is None:
             return [], 0.0
+        delta = mechanism.guarantee.delta
+        if mechanism.composition == "sum":
+            return [delta] * picks, 0.0
         spent = float(self._schedule.spent(picks))
         told = 0
         if self._signals is not None:
             told = int(self.tellings[client])
             spent += float(self._signals.spent(told))
-        summed = mechanism.composition == "sum"
-        deltas = [mechanism.guarantee.delta] * (picks if summed else min(picks + told, 1))
-        return deltas, leaked(mechanism, self.budget, spent)[1]
+        return [delta] * min(picks + told, 1), leaked(mechanism, self.budget, spent)[1]
 
     def leakage(self) -> dict[str, Any]:
         """Return what the clients have leaked, for the record of a round: the most, and quantiles over clients."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pausefl.errors import require
 from pausefl.privacy import Gaussian, Mechanism, Schedule, SimulatedNoise
-from pausefl.privacy.aggregation import Aggregation, Aggregator
+from pausefl.privacy.aggregation import Aggregation, Aggregator, weighted_sum
 from pausefl.privacy.ledger.price import Price
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.signals import Signals
@@ -351,7 +351,7 @@ class Simulation:
         coming = answers.arrived | answers.kept
         if learner is None:
             return {}, _unless_0("wasted", len(rows) - int(coming.sum())), None
-        prices = [self._charges.update_price(client) for client in rows.tolist()]
+        prices = self._charges.update_prices(rows)
         paid = np.array([price is not None for price in prices], dtype=np.bool_)
         places = np.flatnonzero(coming if self._mechanism is None else coming & paid)
         members, now = rows[places], answers.arrived[places]
@@ -409,7 +409,7 @@ class Simulation:
         if len(updates):
             weights, step = self._aggregator.weigh(plain, levels)
             shares = (weights / weights.sum()).astype(np.float32)
-            self.model = self.model + np.float32(step) * (shares @ updates)
+            self.model = self.model + np.float32(step) * weighted_sum(shares, updates)
             self._aggregator.remember(self.model)
         return _unless_0("late", len(back))
 

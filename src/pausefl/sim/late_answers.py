@@ -63,10 +63,14 @@ class LateAnswers:
 
     def where(self, mask: BoolArray) -> Self:
         """Return some of them."""
+        if not len(self):  # as in nearly every round
+            return self
         return replace(self, **{field.name: getattr(self, field.name)[mask] for field in fields(self)})
 
     def joined(self, others: Self) -> Self:
         """Return these and others."""
+        if not len(self) or not len(others):
+            return others if len(others) else self
         names = [field.name for field in fields(self)]
         return replace(self, **{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 

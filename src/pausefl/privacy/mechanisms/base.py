@@ -192,8 +192,9 @@ class Mechanism(ABC):
 
         ``count`` matters to the record unit only: what leaves is a mean over so many records.
         """
-        ratio, signal = self.noise_to_signal(dimension, epsilon), self.guarantee.longest(dimension) ** 2
-        ratio /= count if self.guarantee.unit == "record" else 1
+        guarantee = self.guarantee
+        ratio, signal = self.noise_to_signal(dimension, epsilon), guarantee.longest(dimension) ** 2
+        ratio /= count if guarantee.unit == "record" else 1
         return NoiseLevel(ratio**2 * signal, signal) if is_finite(ratio) and ratio > 0.0 else None
 
     def release(
@@ -204,8 +205,9 @@ class Mechanism(ABC):
         ``clip`` bounds it tighter, in the unit of the mechanism's own clip; a larger one is ignored.  The noise stays
         that of the mechanism's own clip: who may choose the clip cannot choose the noise.
         """
-        fine = self.guarantee.unit != "record"
-        require(fine, "unit", self.guarantee.unit, "'update' or 'coordinate' here", "call release_records")
+        guarantee = self.guarantee
+        fine = guarantee.unit != "record"
+        require(fine, "unit", guarantee.unit, "'update' or 'coordinate' here", "call release_records")
         share = self._checked_share(epsilon, clip)
         # An app may have made numpy raise where floats overflow or underflow: that would depend on the data.
         with np.errstate(all="ignore"):
@@ -215,7 +217,7 @@ class Mechanism(ABC):
             vector = self._randomize(vector, float(epsilon), noise)
             # A mapping's dtype may be narrower: casting what is already randomised costs no privacy.
             outcome = unpack(vector, update, layers)
-        return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
+        return Released(outcome, float(epsilon), vector.size, repr(self), guarantee, noise)
 
     def release_records(
         self, records: Update, count: int, epsilon: Epsilon, noise: Noise, *,
