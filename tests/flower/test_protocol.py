@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ConfigRecord, Error, Message, RecordDict
 
-from pausefl.flower.protocol import REFUSED, Note, Refusal
+from pausefl.flower.protocol import REFUSED, Note, Refusal, view_of
 from pausefl.privacy.mechanisms.base import NoiseLevel
 
 
@@ -68,3 +69,62 @@ def test_a_level_is_two_finite_numbers_above_zero_or_none(said, level, tools):
     if level is not None:
         again = RecordDict({"pausefl": Note("a", 1, level=level).record()})
         assert Note.of(Message(again, reply_to=tools.request())) == Note("a", 1, level=level)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(4, dtype=">i4"),
+        np.array(2.5),
+        np.zeros((0, 3)),
+        np.array([True, False]),
+        np.array(["a", "bc"]),
+        np.array([1 + 2j]),
+        np.zeros(2, dtype=[("a", "f4"), ("b", "i8")]),
+        np.zeros((1,) * 30, dtype=np.uint8),
+    ],
+    ids=lambda tensor: f"{tensor.dtype}{tensor.shape[:3]}",
+)
+def test_a_view_of_an_array_is_what_flower_reads(tensor):
+    array = Array(tensor)
+    seen, read = view_of(array), array.numpy()
+    assert (seen.dtype, seen.shape, seen.tolist()) == (read.dtype, read.shape, read.tolist())
+
+
+def damaged(**changes: bytes | str) -> Array:
+    array = Array(np.arange(6.0).reshape(2, 3))
+    fields = {"dtype": array.dtype, "shape": array.shape, "stype": array.stype, "data": array.data, **changes}
+    return Array(**fields)
+
+
+WHOLE = Array(np.arange(6.0).reshape(2, 3)).data
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        damaged(data=b""),
+        damaged(data=WHOLE[:9]),
+        damaged(data=WHOLE[:40]),
+        damaged(data=WHOLE[:-1]),
+        damaged(data=b"rubbish"),
+        damaged(data=WHOLE.replace(b"(2, 3)", b"(2, 9)")),
+        damaged(data=WHOLE.replace(b"(2, 3)", b"(-2,3)")),
+        damaged(data=WHOLE.replace(b"<f8", b"|O8")),
+        damaged(data=WHOLE.replace(b"'descr'", b"'other'")),
+        damaged(data=WHOLE[:8] + b"\xff\xff" + WHOLE[10:]),
+        damaged(stype="pickle"),
+    ],
+)
+def test_what_flower_cannot_read_has_no_view_either(array):
+    with pytest.raises(Exception) as flower:
+        array.numpy()
+    with pytest.raises(type(flower.value)):
+        view_of(array)
+
+
+def test_a_view_cannot_be_written():
+    with pytest.raises(ValueError, match="read-only"):
+        view_of(Array(np.zeros(2)))[0] = 1.0

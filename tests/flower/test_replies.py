@@ -9,6 +9,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 import pausefl
 from pausefl.flower.protocol import Note, Refusal
+from pausefl.flower.server.replies import judge
+from pausefl.flower.server.timed_grid import Exchange
 from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
 
@@ -257,3 +259,15 @@ def test_weights_that_overflow_are_unsound(clients, start, tools):
     result = strategy.start(grid, start, num_rounds=1)
     assert strategy.history[0].refused == {"0": "unsound", "1": "unsound"}
     assert np.allclose(result.arrays["w"].numpy(), tools.model()["w"] + 1)
+
+
+def test_the_type_of_a_tensor_is_what_its_bytes_say(start, tools):
+    """A client that says float32 of float64 would change the arithmetic of the round."""
+    reply = tools.trained(Message(RecordDict({"arrays": start}), 0, "train"), None)
+    [(key, arrays)] = reply.content.array_records.items()
+    for name, array in arrays.items():
+        wide = Array(array.numpy().astype(np.float64))
+        arrays[name] = Array(array.dtype, wide.shape, wide.stype, wide.data)
+    [verdict] = judge(Exchange([reply], {0: reply}, {0: 1.0}), {0: "a"}, start, None)
+    assert verdict.fault == ""
+    assert {array.numpy().dtype for array in reply.content[key].values()} == {np.dtype("float32")}

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,3 +54,12 @@ def test_a_client_that_comes_back_may_bring_more_data() -> None:
     assert cohort.shares[1] == 1.0
     cohort.join({"a": 3.0})
     assert cohort.shares.tolist() == [0.75, 0.25]
+
+
+@pytest.mark.parametrize("names", [range(3), ["a", "b", 2]], ids=["in order", "by name"])
+@pytest.mark.parametrize("stranger", [True, 3, -1, "c", 1.0, None])
+def test_a_stranger_among_known_ids_is_refused_by_name(names, stranger) -> None:
+    cohort = Cohort(dict.fromkeys(names, 1.0))
+    assert cohort.rows(names).tolist() == [0, 1, 2]
+    with pytest.raises(UnknownClientError, match=re.escape(f"client id is {stranger!r},")):
+        cohort.rows([*names, stranger])

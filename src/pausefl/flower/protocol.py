@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast, get_args
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite, require
 from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
@@ -23,6 +26,11 @@ REHEARSAL = "query.rehearsal"
 """The type of a message that asks for a rehearsal: Flower takes it to the app's function ``app.query("rehearsal")``."""
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
+
+_LONGEST_LAYOUT = 512
+"""Bytes of the longest description of a tensor that is remembered."""
+
+_Record = TypeVar("_Record", ArrayRecord, MetricRecord, ConfigRecord)
 
 _PATTERN = re.compile(r"pausefl refuses \(([a-z-]+)\): [^\n]*?(?: \[releases: (\d{1,15})\])?")
 
@@ -110,9 +118,10 @@ class Note:
     @staticmethod
     def of(message: Message) -> Note | None:
         """Read it from a reply; None if there is none, or none that makes sense."""
-        found = message.content.config_records.get(RECORD) if message.has_content() else None
-        if found is None:
+        record = message.content.get(RECORD) if message.has_content() else None
+        if not isinstance(record, ConfigRecord):
             return None
+        found = dict(record.items())
         name, releases, seconds = found.get("name"), found.get("releases"), found.get(SECONDS)
         whole = isinstance(releases, int) and not isinstance(releases, bool) and 0 <= releases < 2**53
         if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or not whole:
@@ -141,6 +150,11 @@ def name_in(message: Message | None) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def records_in(content: RecordDict, kind: type[_Record]) -> dict[str, _Record]:
+    """Return the records of one kind; Flower's own way to them makes a checked copy of each at every look."""
+    return {name: record for name, record in content.items() if isinstance(record, kind)}
+
+
 def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
     """Return key and tensors of the one array record there must be."""
     records = content.array_records
@@ -152,6 +166,39 @@ def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
 def tensors_of(record: ArrayRecord) -> dict[str, Tensor]:
     """Return Flower's arrays as numpy tensors by name."""
     return {name: array.numpy() for name, array in record.items()}
+
+
+def views_of(record: ArrayRecord) -> dict[str, Tensor]:
+    """Return Flower's arrays as tensors that can only be read: they lie in the record's own bytes, without a copy."""
+    return {name: view_of(array) for name, array in record.items()}
+
+
+def view_of(array: Array) -> Tensor:
+    """Return an array as a tensor in its own bytes, if they are laid out as usual, and else as a copy.
+
+    Bytes that are no tensor are refused with the same errors as by Flower.
+
+    >>> view_of(Array(np.array([1.5, 2.5]))).tolist()
+    [1.5, 2.5]
+    """
+    data = array.data
+    start = 10 + int.from_bytes(data[8:10], "little")
+    if array.stype != "numpy.ndarray" or not data.startswith(b"\x93NUMPY\x01\x00") or start > _LONGEST_LAYOUT:
+        return array.numpy()
+    shape, by_column, dtype = _layout(data[:start])
+    if by_column or dtype.kind not in "biuf" or min(shape, default=1) < 1:
+        return array.numpy()
+    size = math.prod(shape)
+    if len(data) < start + size * dtype.itemsize:
+        return array.numpy()
+    return np.frombuffer(data, dtype, size, start).reshape(shape)
+
+
+@lru_cache(maxsize=256)
+def _layout(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return what the first bytes of a tensor in numpy's format say: its shape, order and type."""
+    layout: tuple[tuple[int, ...], bool, np.dtype[Any]] = np.lib.format.read_array_header_1_0(BytesIO(head[8:]))
+    return layout
 
 
 def record_of(arrays: Mapping[str, Tensor]) -> ArrayRecord:

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import signature
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -262,7 +262,7 @@ class Policy(ABC):
         """
         if is_dataclass(self):
             return described(self)
-        options = {name: getattr(self, name) for name in signature(type(self)).parameters if hasattr(self, name)}
+        options = {name: getattr(self, name) for name in _arguments(type(self)) if hasattr(self, name)}
         return f"{self.name} {described(options)}" if options else self.name
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
@@ -326,3 +326,8 @@ def _content(array: npt.NDArray[Any]) -> bytes:
         if array.dtype.kind in "bf" or np.abs(numbers).max(initial=0.0) < 2**53:
             return numbers.tobytes()
     return described(array.tolist()).encode(errors="replace")
+
+
+@lru_cache(maxsize=64)
+def _arguments(kind: type) -> tuple[str, ...]:
+    return tuple(signature(kind).parameters)

@@ -6,8 +6,10 @@ Reference: PAUSE, eq. (empirical means) and its recursive form.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -112,10 +114,7 @@ class Cohort:
     def rows(self, ids: Iterable[ClientId]) -> IntArray:
         """Return the rows of these clients; one that never joined, or has left, is refused."""
         wanted = list(ids)
-        if self._row_of is None and all(type(i) is int and 0 <= i < len(self.ids) for i in wanted):
-            found = np.array(wanted, dtype=np.int64)
-        else:
-            found = np.fromiter((self._row(i) for i in wanted), dtype=np.int64, count=len(wanted))
+        found = self._rows_of(wanted)
         if not self.present[found].all():
             gone = wanted[int(np.flatnonzero(~self.present[found])[0])]
             raise UnknownClientError(
@@ -315,6 +314,14 @@ class Cohort:
             setattr(self, name, np.concatenate([getattr(self, name), np.full(count, fill)]))
         for name, column in self.extra.items():
             self.extra[name] = np.concatenate([column, np.full(count, _EXTRA.get(name, np.nan))])
+
+    def _rows_of(self, wanted: list[ClientId]) -> IntArray:
+        # Only what is surely an id is looked up at once: truth values are equal to numbers.
+        if set(map(type, wanted)) <= ({int} if self._row_of is None else {int, str}):
+            look: Callable[[Any], int] = self.ids.index if self._row_of is None else self._row_of.__getitem__
+            with suppress(KeyError, ValueError):
+                return np.fromiter(map(look, wanted), dtype=np.int64, count=len(wanted))
+        return np.fromiter(map(self._row, wanted), dtype=np.int64, count=len(wanted))
 
     def _row(self, client: ClientId) -> int:
         row = self.find(client)

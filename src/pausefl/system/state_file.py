@@ -18,6 +18,8 @@ from pausefl.errors import StateFileError, StateMissingError
 
 VERSION = 1
 _MAGIC = "pausefl state"
+_BUFFER = 1 << 20
+"""Bytes that are gathered before they are written: small arrays go to the disk together."""
 
 
 def state_parts(kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[Any]:
@@ -40,7 +42,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
         raise StateFileError(f"{path} cannot be written: its folder must exist and it must not be one; name a file")
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "wb", buffering=_BUFFER) as file:
             for part in parts:
                 file.write(part)
             file.flush()

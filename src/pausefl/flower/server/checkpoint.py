@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from pausefl.errors import StateFileError
-from pausefl.flower.protocol import record_of, tensors_of
+from pausefl.flower.protocol import record_of, views_of
 from pausefl.flower.server.inner_strategy import check_keepable, inner_state, restore_inner
 from pausefl.flower.server.journal import KIND, Journal, Mark
 from pausefl.flower.server.training_rounds import PlayedRound, RunState
@@ -89,7 +89,7 @@ class Checkpoint:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the checkpoint, atomically and durably; the journal is as it should be already."""
-        (header, columns), model = self.selector, tensors_of(self.state.model)
+        (header, columns), model = self.selector, views_of(self.state.model)
         values = {
             "run": self.state.name, "round": self.state.rounds, "selector": dict(header),
             "shapes": {name: list(tensor.shape) for name, tensor in model.items()},

@@ -6,7 +6,7 @@ verified of a SuperNode with key authentication; ``node`` takes the id itself, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import compress
@@ -43,7 +43,6 @@ _LIFE: Seconds = 300.0
 _READ: Mapping[str, Callable[[NodeInfo], str]] = {
     "registered": lambda node: node.name,
     "key": lambda node: sha256(node.public_key).hexdigest()[:16] if node.public_key else "",
-    "node": lambda node: str(node.node_id),
 }
 
 
@@ -77,10 +76,11 @@ class NodeNames:
     """
 
     def __init__(
-        self, clients: Iterable[ClientId], names: Names, run: str, welcome: Callable[[ClientId], None] | None = None
+        self, clients: Collection[ClientId], names: Names, run: str, welcome: Callable[[ClientId], None] | None = None
     ) -> None:
         self._names, self._run, self._welcome = names, run, welcome
         self._by_name: dict[str, ClientId] = {}
+        self._clients: set[ClientId] = set()
         self.know(clients)
         self._known: dict[int, ClientId] = {}
         self._node_of: dict[ClientId, int] = {}
@@ -90,9 +90,11 @@ class NodeNames:
         self._outside: dict[int, _Outsider] = {}
         self._round = 0
 
-    def know(self, clients: Iterable[ClientId]) -> None:
+    def know(self, clients: Collection[ClientId]) -> None:
         """Look for these from now on: clients may join and leave in mid-run."""
-        self._by_name = {str(client): client for client in clients}
+        wanted = set(clients)
+        if wanted != self._clients:
+            self._clients, self._by_name = wanted, {str(client): client for client in clients}
 
     def present(
         self,
@@ -112,13 +114,13 @@ class NodeNames:
         start, tried, found = grid.now(), set[int](), enough
         self._round += 1
         while True:
-            nodes = {node.node_id: node for node in grid.grid.get_nodes()}
+            nodes = self._look(grid)
             self._outside = {node: one for node, one in self._outside.items() if node in nodes}
             self._asked = {number: node for number, node in self._asked.items() if node in nodes}
             self._meet(grid, nodes, tried, needy=found < enough)
-            known = ((client, node) for node, client in self._known.items() if node in nodes)
-            here = {client: node for client, node in known if str(client) in self._by_name}
-            found = sum(client not in without for client in here)
+            wanted = self._clients
+            here = {client: node for node, client in self._known.items() if node in nodes and client in wanted}
+            found = len(here) - sum(client in here for client in without)
             waited = grid.now() - start
             asked = not nodes.keys().isdisjoint(self._asked.values())
             coming = asked and waited < min(_GRACE, wait)
@@ -138,12 +140,19 @@ class NodeNames:
     def doubt(self, clients: Iterable[ClientId]) -> None:
         """Let these say hello again before they are candidates: they did not answer, and may be gone."""
         doubted = set(clients) if self._names == "hello" else set()
-        self._known = {node: client for node, client in self._known.items() if client not in doubted}
+        if doubted:
+            self._known = {node: client for node, client in self._known.items() if client not in doubted}
 
     def excuses(self) -> str:
         """Say why the nodes that are there are no candidates, and what to do; nothing if all of them are."""
         silent = len({*self._asked.values()} - self._known.keys())
         return explained([one.fault for one in self._outside.values()], self._names, list(self._by_name), silent)
+
+    def _look(self, grid: TimedGrid) -> Mapping[int, NodeInfo | None]:
+        """Return the nodes that are there, with what the SuperLink knows of them if that names them."""
+        if self._names in _READ:
+            return {node.node_id: node for node in grid.grid.get_nodes()}
+        return dict.fromkeys(grid.grid.get_node_ids())
 
     def _hopeless(self, nodes: Collection[int], enough: int, waited: Seconds) -> bool:
         """Say whether all nodes are kept out by the same lasting fault, and are as many as can be expected."""
@@ -152,17 +161,19 @@ class NodeNames:
         complete = len(nodes) >= len(self._by_name) or (len(nodes) >= enough and waited >= _GRACE)
         return settled and len(faults) == 1 and complete
 
-    def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo], tried: set[int], *, needy: bool) -> None:
+    def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo | None], tried: set[int], *, needy: bool) -> None:
         fresh = [node for node in nodes if node not in self._known]
         if self._names != "hello":
             for node in fresh:
-                self._name(node, _READ[self._names](nodes[node]), nodes)
+                info = nodes[node]
+                self._name(node, str(node) if info is None else _READ[self._names](info), nodes)
             return
         asked = {*tried, *self._asked.values()}
         new = [node for node in fresh if node not in asked and (needy or self._due(node))]
         tried.update(new)
-        hello = request_record(TrainingRequest(self._run, 0), hello=True)
-        self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
+        if new:
+            hello = request_record(TrainingRequest(self._run, 0), hello=True)
+            self._asked |= grid.post([Message(RecordDict({RECORD: hello}), node, "train", ttl=_LIFE) for node in new])
         for message in grid.grid.pull_messages(list(self._asked)) if self._asked else ():
             number = message.metadata.reply_to_message_id
             if number not in self._asked:
@@ -189,6 +200,7 @@ class NodeNames:
             client = node if self._names == "node" else name
             self._welcome(client)
             self._by_name[name] = client
+            self._clients.add(client)
         if client is None:
             said = f"calls itself {name!r:.100}, which the selector does not know" if name else "gave no name"
             self._keep_out(node, Fault("unknown" if name else "unnamed", said), name, _TRIES)
@@ -235,11 +247,12 @@ class AvailableClients:
         """
         clients = self._clients()
         self._nodes.know(clients)
-        wanted = sum(one not in self._state.exhausted for one in clients) if everybody else self._selector.per_round
+        wanted = self._solvent(clients) if everybody else self._selector.per_round
         found = self._nodes.present(grid, wanted, self._wait, least=self._least, without=self._state.exhausted)
         self.here = dict(found.nodes)
         self.learn(found.releases, left=found.left)
-        ready = [client for client in self.here if client not in self._state.exhausted]
+        exhausted = self._state.exhausted
+        ready = [client for client in self.here if client not in exhausted]
         if len(ready) < self._least:
             if self.over() is not None:
                 return []
@@ -263,7 +276,8 @@ class AvailableClients:
         asked, and one that has not refuses by itself.
         """
         left = left or {}
-        self._selector.report(told, left=left)
+        if told or left:
+            self._selector.report(told, left=left)
         self._state.exhausted |= {client for client, share in left.items() if share == 0.0}
         cohort, schedules = self._selector.cohort, self._selector.reward.budgets.table
         within = schedules.within_limits(cohort.releases)
@@ -283,7 +297,7 @@ class AvailableClients:
     def over(self) -> str | None:
         """Say why no round can be played any more, for want of budget; None while one can."""
         clients = self._clients()
-        solvent = sum(client not in self._state.exhausted for client in clients)
+        solvent = self._solvent(clients)
         if not solvent:
             return "no client has budget left"
         if solvent < self._least <= len(clients):
@@ -294,5 +308,10 @@ class AvailableClients:
         sizes = self._selector.cohort.sizes[self._selector.cohort.present]
         self._selector.join({client: float(sizes.mean())})
 
-    def _clients(self) -> list[ClientId]:
-        return list(compress(self._selector.cohort.ids, self._selector.cohort.present))
+    def _clients(self) -> Sequence[ClientId]:
+        ids, present = self._selector.cohort.ids, self._selector.cohort.present
+        return ids if present.all() else list(compress(ids, present.tolist()))
+
+    def _solvent(self, clients: Sequence[ClientId]) -> int:
+        """Return how many of these have budget left, as far as is known."""
+        return len(clients) - len(self._state.exhausted.intersection(clients) if self._state.exhausted else ())

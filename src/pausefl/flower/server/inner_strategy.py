@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import ArrayRecord
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from pausefl.errors import InvalidValueError, require
-from pausefl.flower.protocol import record_of
+from pausefl.flower.protocol import record_of, view_of
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _ACCOUNTANT = ("compose", "get_epsilon")
@@ -60,9 +60,11 @@ def record_keys(inner: Strategy) -> tuple[str, str]:
 
 def in_types_of(model: ArrayRecord, arrays: ArrayRecord) -> ArrayRecord:
     """Return the arrays in the model's types: Flower's FedAdam makes float64 of float32, and apps do not."""
-    if set(arrays) != set(model):
+    if set(arrays) != set(model) or (
+        list(arrays) == list(model) and all(map(_same_type, arrays.values(), model.values()))
+    ):
         return arrays
-    return record_of({name: _like(arrays[name].numpy(), array.numpy()) for name, array in model.items()})
+    return record_of({name: _like(view_of(arrays[name]), view_of(array)) for name, array in model.items()})
 
 
 def inner_state(inner: Strategy) -> dict[str, npt.NDArray[Any]]:
@@ -121,6 +123,12 @@ def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         isinstance(one, (np.ndarray, np.generic)) and not one.dtype.hasobject for one in value.values()
     )
     return form, {name: np.asarray(one) for name, one in cast("dict[str, Any]", value).items()} if fine else {}
+
+
+def _same_type(array: Array, model: Array) -> bool:
+    """Say whether an array has the model's type, by its bytes and not by its word, and lies in rows."""
+    tensor = view_of(array)
+    return tensor.flags.c_contiguous and tensor.dtype == view_of(model).dtype and array.dtype == str(tensor.dtype)
 
 
 def _like(values: Tensor, model: Tensor) -> Tensor:

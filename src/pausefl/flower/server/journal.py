@@ -100,8 +100,9 @@ class Journal:
     def _beyond(self, mark: Mark) -> BufferedRandom:
         """Return the journal, cut off at the mark and open to be written there."""
         self._check(mark)
-        # Whoever may read the checkpoint may read the journal.
-        mode = self._checkpoint.stat().st_mode & 0o777 if self._checkpoint.exists() else 0o600
+        mode = 0o600
+        with suppress(FileNotFoundError):  # whoever may read the checkpoint may read the journal
+            mode = self._checkpoint.stat().st_mode & 0o777
         file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode), "r+b")
         file.truncate(mark.length)
         file.seek(mark.length)
@@ -110,9 +111,10 @@ class Journal:
     def _check(self, mark: Mark) -> None:
         if not mark.length:
             return
-        if not self.path.exists():
-            raise self._refused("is missing")
-        found = self.path.stat().st_size
+        try:
+            found = self.path.stat().st_size
+        except FileNotFoundError:
+            raise self._refused("is missing") from None
         if found < mark.length:
             raise self._refused(f"has {found} bytes, fewer than the {mark.length} that count")
 

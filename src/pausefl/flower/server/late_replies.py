@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 from flwr.app import ArrayRecord, Message
 
-from pausefl.flower.protocol import record_of, tensors_of
+from pausefl.flower.protocol import record_of, records_in, views_of
 from pausefl.flower.server import replies as answers
 from pausefl.flower.server.timed_grid import Exchange
 from pausefl.types import ClientId, Seconds
@@ -49,7 +49,7 @@ class LateReply:
 
         Only floats have updates; counters and truth values are those of the current model.
         """
-        before, now, sent = tensors_of(self.model), tensors_of(current), tensors_of(self.verdict.arrays)
+        before, now, sent = views_of(self.model), views_of(current), views_of(self.verdict.arrays)
         moved = {
             name: np.asarray(
                 tensor.astype(np.float64)
@@ -60,7 +60,7 @@ class LateReply:
             for name, tensor in now.items()
         }  # fmt: skip
         reply = cast(Message, self.verdict.reply)
-        key = next(iter(reply.content.array_records))
+        key = next(iter(records_in(reply.content, ArrayRecord)))
         reply.content[key] = record_of(moved)
         return replace(self.verdict, reply=reply)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Literal, TypeAlias, cast
 
@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite, require
-from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, tensors_of
+from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, records_in, view_of, views_of
 from pausefl.flower.server.model_steps import flat_model
 from pausefl.flower.server.timed_grid import Exchange
 from pausefl.privacy.mechanisms.base import NoiseLevel
@@ -46,7 +46,8 @@ class Verdict:
     ``fault`` says why it counts as no answer; a sound reply has none.  ``reply`` is a sound one, or an error, which the
     inner strategy logs.  ``seconds`` were measured here; ``reported``, ``releases``, ``replayed`` (it sent a kept reply
     again), ``level`` (how loud it is), ``left`` (the share of its budget) and ``next_noise`` (of its next release) are
-    the client's word.  A ``doubted`` client must say again who it is: it was silent, or answered under another name.
+    the client's word.  ``numbers`` are its metrics.  A ``doubted`` client must say again who it is: it was silent, or
+    answered under another name.
     """
 
     client: ClientId
@@ -61,11 +62,12 @@ class Verdict:
     left: float | None = None
     next_noise: float | None = None
     doubted: bool = False
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
 
     @property
     def arrays(self) -> ArrayRecord:
         """The tensors of a sound reply."""
-        return next(iter(cast(Message, self.reply).content.array_records.values()))
+        return next(iter(records_in(cast(Message, self.reply).content, ArrayRecord).values()))
 
 
 def judge(
@@ -76,7 +78,7 @@ def judge(
     A reply without the model's tensors, finite, and a ``weight`` above 0 is unsound.  ``by_note``: clients are known by
     the name in their notes, so that a note with another name is not theirs.
     """
-    replies, tensors = exchange.by_node, tensors_of(model)
+    replies, tensors = exchange.by_node, views_of(model)
     return [
         _silent(client, node, reply)
         if (reply := replies.get(node)) is None or reply.has_error()
@@ -103,7 +105,7 @@ def plain_weights(
     """Return by what each reply weighs: its own number, or the policy's, which may draw with replacement."""
     if weights is not None:
         return [float(weights[one.client]) for one in sound]
-    return [_numbers(cast(Message, one.reply).content).get(weight or "", 1.0) for one in sound]
+    return [one.numbers.get(weight or "", 1.0) for one in sound]
 
 
 def believed_levels(sound: list[Verdict]) -> list[NoiseLevel | None]:
@@ -128,20 +130,20 @@ def settle(sound: list[Verdict], key: str, weight: str | None, weights: Sequence
 
     Owners allow different metrics, and Flower refuses to average unlike ones.
     """
-    replies = [cast(Message, one.reply) for one in sound]
-    for one, reply, values, given in zip(sound, replies, _common(replies), weights, strict=True):
+    for one, values, given in zip(sound, _common([one.numbers for one in sound]), weights, strict=True):
         if weight is not None:
             values[weight] = given
-        reply.content = RecordDict({key: one.arrays, METRICS: MetricRecord(dict(values))})
+        cast(Message, one.reply).content = RecordDict({key: one.arrays, METRICS: MetricRecord(dict(values))})
 
 
 def settle_evaluation(replies: Iterable[Message], weight: str | None) -> list[Message]:
     """Make the replies to an evaluation ones that can be averaged; without a ``weight`` above 0 one weighs 1."""
     listed = list(replies)
     answered = [reply for reply in listed if reply.has_content()]
-    told = [_numbers(reply.content).get(weight or "", 1.0) for reply in answered]
-    for reply, values, given in zip(answered, _common(answered), told, strict=True):
+    told = [_numbers(reply.content) for reply in answered]
+    for reply, values, numbers in zip(answered, _common(told), told, strict=True):
         if weight is not None:
+            given = numbers.get(weight, 1.0)
             values[weight] = given if given > 0.0 else 1.0
         reply.content = RecordDict({METRICS: MetricRecord(dict(values))})
     return listed
@@ -203,10 +205,11 @@ def _answered(
     if (fault := _fault(reply, model, weight)) is not None:
         return Verdict(client, "unsound", f" ({fault})")
     _conform(reply, model)
+    numbers = _numbers(reply.content)
     if note is None:
-        return Verdict(client, reply=reply, seconds=seconds)
+        return Verdict(client, reply=reply, seconds=seconds, numbers=numbers)
     return Verdict(
-        client, reply=reply, seconds=seconds,
+        client, reply=reply, seconds=seconds, numbers=numbers,
         reported=note.seconds, releases=note.releases, replayed=note.replayed, level=note.level,
         left=note.left, next_noise=note.next_noise,
     )  # fmt: skip
@@ -216,30 +219,30 @@ def _numbers(content: RecordDict) -> dict[str, int | float]:
     """Return the single finite numbers of a reply; what else a client calls a metric cannot be averaged."""
     return {
         name: cast("int | float", value)
-        for record in content.metric_records.values()
+        for record in records_in(content, MetricRecord).values()
         for name, value in record.items()
         if is_finite(value)
     }
 
 
-def _common(replies: list[Message]) -> list[dict[str, int | float]]:
-    found = [_numbers(reply.content) for reply in replies]
-    shared = set.intersection(*map(set, found)) if found else set()
-    return [{name: value for name, value in one.items() if name in shared} for one in found]
+def _common(told: Sequence[Mapping[str, int | float]]) -> list[dict[str, int | float]]:
+    shared = set.intersection(*map(set, told)) if told else set()
+    return [{name: value for name, value in one.items() if name in shared} for one in told]
 
 
 def _fault(reply: Message, model: Mapping[str, Tensor], weight: str | None) -> str | None:
     """Say what keeps a reply from being averaged; None if nothing does."""
-    arrays, metrics = list(reply.content.array_records.values()), list(reply.content.metric_records.values())
+    arrays = list(records_in(reply.content, ArrayRecord).values())
+    metrics = list(records_in(reply.content, MetricRecord).values())
     if len(arrays) != 1 or len(metrics) != 1:
         return f"{len(arrays)} array records and {len(metrics)} metric records, not 1 of each"
-    if set(arrays[0]) != set(model):
+    if arrays[0].keys() != model.keys():
         return f"{len(arrays[0])} tensors that are not the model's {len(model)}"
     value = 1.0 if weight is None else metrics[0].get(weight)
     if not is_finite(value) or not 0.0 < cast(float, value) <= _HEAVIEST:
         return f"{weight!r} is {value!r:.40}, not above 0 and at most 2^53"
     try:
-        unlike = {name: _unlike(arrays[0][name].numpy(), tensor) for name, tensor in model.items()}
+        unlike = {name: _unlike(view_of(arrays[0][name]), tensor) for name, tensor in model.items()}
     except Exception:  # whatever bytes a client sent in place of an array
         return "an array that cannot be read"
     return next((f"tensor {name!r:.60} {fault}" for name, fault in unlike.items() if fault), None)
@@ -257,8 +260,13 @@ def _unlike(tensor: Tensor, model: Tensor) -> str:
 
 def _conform(reply: Message, model: Mapping[str, Tensor]) -> None:
     """Bring a sound reply's tensors into the model's order and types: strategies take both from the first reply."""
-    key, arrays = next(iter(reply.content.array_records.items()))
-    if list(arrays) != list(model) or any(arrays[name].dtype != str(tensor.dtype) for name, tensor in model.items()):
+    key, arrays = next(iter(records_in(reply.content, ArrayRecord).items()))
+    # By its bytes and not only by its word: a client may say float32 of an array of float64.
+    alike = all(
+        arrays[name].dtype == str(tensor.dtype) and view_of(arrays[name]).dtype == tensor.dtype
+        for name, tensor in model.items()
+    )
+    if not alike or list(arrays) != list(model):
         reply.content[key] = record_of(
-            {name: arrays[name].numpy().astype(tensor.dtype) for name, tensor in model.items()}
+            {name: view_of(arrays[name]).astype(tensor.dtype) for name, tensor in model.items()}
         )

@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
 from pausefl.errors import InvalidValueError, OutOfOrderError, is_finite, require
-from pausefl.flower.protocol import RECORD, request_record
+from pausefl.flower.protocol import RECORD, records_in, request_record
 from pausefl.flower.server import replies as answers
 from pausefl.flower.server.checkpoint import Checkpoints
 from pausefl.flower.server.clients_and_nodes import AvailableClients, Names, Newcomers
@@ -207,7 +207,7 @@ class PauseStrategy(Strategy):
                 f"the inner strategy asks {len(asked)} nodes, but {len(self._chosen)} were chosen; "
                 "it must send one message to each node that its grid shows"
             )
-        self._key = next((key for message in messages for key in message.content.array_records), self._key)
+        self._key = next((key for message in messages for key in records_in(message.content, ArrayRecord)), self._key)
         request = request_record(replace(self._wish, run=self._state.name, round=server_round))
         for content in {id(message.content): message.content for message in messages}.values():
             content[RECORD] = request
@@ -256,7 +256,8 @@ class PauseStrategy(Strategy):
         arrays, metrics = self._inner.aggregate_train(server_round, kept)
         if arrays is not None:
             arrays = stepped(model, in_types_of(model, arrays), step)
-            self._aggregator.remember(flat_model(arrays))
+            if self._aggregator.settings.average > 0.0:
+                self._aggregator.remember(flat_model(arrays))
         return arrays, MetricRecord({**(metrics or {}), **played.metrics()})
 
     def configure_evaluate(
@@ -396,6 +397,8 @@ class PauseStrategy(Strategy):
     def _hear_late(self, exchange: Exchange, number: int, weight: str | None) -> list[LateReply]:
         """Judge the replies to earlier rounds, and take over what their clients say: they have paid."""
         came = self._late.judge(exchange.late, number, weight, by_note=self._names == "hello")
+        if not came:
+            return []
         cohort = self._selector.cohort
         # One that has left meanwhile is nobody's candidate.
         here = [one for one in came if (row := cohort.find(one.verdict.client)) is not None and cohort.present[row]]
@@ -458,7 +461,8 @@ class PauseStrategy(Strategy):
         if isinstance(self._deadline, Deadline):
             missed = sum(one.fault == "no answer" for one in verdicts)
             self._deadline.learn((one.seconds for one in verdicts if not one.fault), missed)
-        self._selector.report(before)
+        if before:
+            self._selector.report(before)
         self._take_notes(verdicts)
         self._available.doubt(one.client for one in verdicts if one.doubted)
 
@@ -468,4 +472,6 @@ class PauseStrategy(Strategy):
         told = {one.client: one.releases for one in verdicts if one.releases is not None}
         left = {one.client: one.left for one in verdicts if one.left is not None}
         self._available.learn(told, [one.client for one in verdicts if not one.fault], left)
-        self._selector.report(noise={one.client: one.next_noise for one in verdicts if one.next_noise is not None})
+        noise = {one.client: one.next_noise for one in verdicts if one.next_noise is not None}
+        if noise:
+            self._selector.report(noise=noise)

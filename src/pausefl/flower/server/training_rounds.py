@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,9 @@ class RunState:
             }
             for name in _METRICS
         }
-        return {"played": asdict(self.history[-1]), "metrics": metrics}
+        latest = self.history[-1]
+        played = {one.name: getattr(latest, one.name) for one in fields(latest)}
+        return {"played": played, "metrics": metrics}
 
     def add_round(self, entry: Mapping[str, Any]) -> None:
         """Take up what ``latest_round`` returned, as it comes back from a file."""
