@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pausefl.errors import DataMissingError, InvalidValueError, did_you_mean
 from pausefl.rng import stream
+from pausefl.system.cached_text import user_cache
 from pausefl.system.import_path import imported, reason
 from pausefl.system.state_file import read_state, write_state
 
@@ -46,7 +47,7 @@ def default_data_dir() -> Path:
     """Return where data sets are kept: $PAUSEFL_DATA, or a folder in the user's cache."""
     if "PAUSEFL_DATA" in os.environ:
         return Path(os.environ["PAUSEFL_DATA"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pausefl"
+    return user_cache()
 
 
 def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:

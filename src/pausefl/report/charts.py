@@ -51,7 +51,7 @@ def curve_chart(
     layers = []
     if "low" in rows[0]:
         band = base.mark_area(opacity=0.14, interpolate="monotone", tooltip=None)
-        layers.append(band.encode(y=vertical("low"), y2="high:Q"))
+        layers.append(band.encode(y=vertical("low"), y2=alt.Y2("high:Q")))
         said += [("low", "lowest seed"), ("high", "highest seed")]
     y = vertical("y")
     line = base.mark_line(strokeWidth=1.8, tooltip=None, interpolate="monotone")
@@ -60,8 +60,9 @@ def curve_chart(
     points = points.encode(
         y=y,
         shape=encoded(alt, "path", names, entry),
-        size=alt.condition("datum.mark > 1", alt.value(48), alt.value(250)),
-        opacity=alt.condition("datum.mark > 1", alt.value(1), alt.value(0)),  # unseen, but it answers the pointer
+        size=alt.SizeValue(250, condition={"test": "datum.mark > 1", "value": 48}),
+        # Unseen, but it answers the pointer.
+        opacity=alt.OpacityValue(0, condition={"test": "datum.mark > 1", "value": 1}),
         tooltip=tooltips(alt, said),
     )
     layers.append(points)
@@ -93,9 +94,9 @@ def bar_chart(
     said += [("low", "lowest seed"), ("high", "highest seed")] if "low" in rows[0] else []
     bars = base.mark_rect(stroke="white", strokeWidth=0.4).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(nice=False, zero=False)),
-        x2="x2:Q",
+        x2=alt.X2("x2:Q"),
         y=alt.Y("y:Q", title=None, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=2)),
-        y2=alt.datum(0),
+        y2=alt.Y2Datum(0),
         color=encoded(alt, "colour", names),
         tooltip=tooltips(alt, said),
     )
@@ -110,7 +111,7 @@ def bar_chart(
 
 
 def _limit(alt: Any, at: float, name: str) -> Any:
-    base = alt.Chart(alt.InlineData(values=[{"limit": at, "said": f"{name} {at:g}"}])).encode(y="limit:Q")
+    base = alt.Chart(alt.InlineData(values=[{"limit": at, "said": f"{name} {at:g}"}])).encode(y=alt.Y("limit:Q"))
     line = base.mark_rule(color="#777", strokeDash=[2, 3], tooltip=None)
     word = base.mark_text(align="right", baseline="bottom", dy=-2, color="#555", fontSize=10.5, tooltip=None)
-    return line + word.encode(x=alt.value("width"), text="said:N")
+    return line + word.encode(x=alt.XValue("width"), text=alt.Text("said:N"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pausefl.report.charts import Axes, curve_chart
 from pausefl.report.policy_looks import looks
 from pausefl.report.series import Row, staggered
 from pausefl.runs.run_data import RunData
+from pausefl.system.cached_text import cached_text
 
 NOTHING = "\N{EN DASH}"
 """What a cell says that has no number."""
@@ -175,11 +177,19 @@ def vega_of(chart: Any) -> dict[str, Any]:
 
 @cache
 def bundle(name: str) -> str:
-    """Return a script of the pages with all that it needs to draw, so that it needs no network."""
+    """Return a script of the pages with all that it needs to draw, so that it needs no network.
+
+    To put it together takes longer than to draw a report, so it is kept for the next one.
+    """
     import vl_convert
 
-    code: str = vl_convert.javascript_bundle(page_file(name))
-    return code.replace("</script", "<\\/script")
+    script = page_file(name)
+
+    def put_together() -> str:
+        code: str = vl_convert.javascript_bundle(script)
+        return code.replace("</script", "<\\/script")
+
+    return cached_text("page-script", f"{metadata.version('vl-convert-python')}\n{script}", put_together)
 
 
 def page_file(name: str) -> str:

@@ -128,13 +128,12 @@ def check_record(record: Any, number: int, clients: int, *, bounded: bool, befor
     """
     if not isinstance(record, Mapping) or record.get("round") != number:
         raise ValueError(f"line {number} of the metrics is not round {number}")
-    found = {name: record.get(name) for name in _NUMBERS}
-    if any(value is not None and not _is_number(value) for value in found.values()):
+    if not _are_numbers([record[name] for name in _NUMBERS if name in record]):
         raise ValueError(f"round {number} has something else where a number belongs")
-    seconds = found["seconds"]
+    seconds = record.get("seconds")
     if seconds is None or seconds < before:
         raise ValueError(f"round {number} lacks its seconds, or the clock goes back")
-    if bounded and found["max_leakage"] is None:
+    if bounded and record.get("max_leakage") is None:
         raise ValueError(f"round {number} does not say what has leaked")
     if not _are_clients(record.get("members"), clients) or not isinstance(record.get("terms") or {}, Mapping):
         raise ValueError(f"round {number} lacks its members, or has others than the {clients} clients")
@@ -162,14 +161,22 @@ def _check_summary(summary: Any, rounds: int) -> None:
         raise ValueError("summary.json has something else where its clients belong")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _are_numbers(values: list[Any]) -> bool:
+    """Say whether all are finite numbers, or nothing."""
+    if None in values:
+        values = [value for value in values if value is not None]
+    return _of_kind(values, int, float) and all(map(math.isfinite, values))
 
 
 def _is_column(values: Any, count: int) -> bool:
-    fine = isinstance(values, list) and len(values) == count
-    return fine and all(value is None or _is_number(value) for value in values)
+    return isinstance(values, list) and len(values) == count and _are_numbers(values)
 
 
 def _are_clients(members: Any, clients: int) -> bool:
-    return isinstance(members, list) and all(isinstance(k, int) and 0 <= k < clients for k in members)
+    fine = isinstance(members, list) and _of_kind(members, int)
+    return fine and (not members or (min(members) >= 0 and max(members) < clients))
+
+
+def _of_kind(values: list[Any], *kinds: type) -> bool:
+    # The set is a quick look at all of them at once; truth values are whole numbers to Python.
+    return set(map(type, values)) <= {*kinds, bool}

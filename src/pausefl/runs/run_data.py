@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pausefl.errors import InvalidValueError
 from pausefl.privacy.ledger.price import leaked
 from pausefl.runs.config import Config
 from pausefl.runs.network import build_latency
 from pausefl.types import FloatArray, IntArray
+
+_Number = TypeVar("_Number", np.float64, np.int64)
 
 SMOOTH = 10
 """Rounds over which accuracy is averaged, as in the paper's figures."""
@@ -29,17 +32,35 @@ class RunData:
     summary: Mapping[str, Any] | None
     folder: Path | None = field(default=None, compare=False)
     code: str = ""  # which version of the user's own code it was played with
+    _columns: dict[tuple[str, int], npt.NDArray[Any]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def column(self, name: str) -> FloatArray:
-        """Return a number per round, ``terms.NAME`` from the terms of the reward; NaN where a round has none."""
+        """Return a number per round, ``terms.NAME`` from the terms of the reward; NaN where a round has none.
+
+        It can only be read: a report asks for the same columns again and again, and they are worked out once.
+        """
+        return self._once(name, lambda: self._column(name))
+
+    def series(self, name: str) -> FloatArray:
+        """Return a column as charts show it: ``accuracy`` and ``terms.NAME`` as means of ten rounds, the rest as is."""
+        if name != "accuracy" and not name.startswith("terms."):
+            return self.column(name)
+        return self._once(f"smoothed {name}", lambda: _smoothed(self.column(name)))
+
+    def _column(self, name: str) -> FloatArray:
         inside, _, term = name.rpartition(".")
         rows = [record.get(inside) or {} for record in self.records] if inside else self.records
         return np.array([row.get(term) for row in rows], dtype=np.float64)  # None becomes NaN
 
-    def series(self, name: str) -> FloatArray:
-        """Return a column as charts show it: ``accuracy`` and ``terms.NAME`` as means of ten rounds, the rest as is."""
-        values = self.column(name)
-        return _smoothed(values) if name == "accuracy" or name.startswith("terms.") else values
+    def _once(self, name: str, make: Callable[[], npt.NDArray[_Number]]) -> npt.NDArray[_Number]:
+        """Return what was made under this name before, unless the run has gone on since."""
+        key = (name, len(self.records))
+        if key not in self._columns:
+            self._columns[key] = made = make()
+            made.flags.writeable = False
+        return self._columns[key]
 
     @property
     def settings(self) -> Config:
@@ -59,8 +80,8 @@ class RunData:
         return self.settings.network.clients
 
     def picks(self) -> IntArray:
-        """Return how often each client took part."""
-        return self._times("members")
+        """Return how often each client took part, in an array that can only be read."""
+        return self._once("picks", lambda: self._times("members"))
 
     def _times(self, name: str) -> IntArray:
         """Return in how many rounds each client is in this list of the records."""
