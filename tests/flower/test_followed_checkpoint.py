@@ -174,3 +174,25 @@ def test_an_announcement_counts_for_nothing(tmp_path):
     assert journal.announced(after) is None and journal.announced(mark) is None
     assert journal.read(after) == [{"round": 1}, {"round": 2}]
     Journal(tmp_path / "nowhere" / "run").announce(Mark(), 1, ["a"])  # a disk that refuses is no reason to end a run
+
+
+def test_a_run_that_ends_for_want_of_budget_is_finished_and_can_go_on(tools, start, tmp_path):
+    path, context = (
+        tmp_path / "run.state",
+        Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={}),
+    )
+    grid = MemoryGrid({node: lambda message: tools.trained(message, context) for node in range(4)})
+
+    def strategy() -> pausefl.flower.PauseStrategy:
+        chooser = pausefl.Selector([1.0] * 4, 2, schedule=FixedHorizon(8.0, 1))
+        return tools.wrapped(chooser=chooser, names="node", checkpoint=path)
+
+    strategy().start(grid, start, num_rounds=9)
+    follower = drained(CheckpointFollower(path))
+    assert (follower.progress.rounds, follower.progress.head.planned) == (2, 9)
+    assert follower.progress.head.finished
+    before = Checkpoint.read(path).history
+    again = strategy()
+    again.start(grid, start, num_rounds=9)  # nothing is left to play, and nothing is written twice
+    assert again.history == Checkpoint.read(path).history == before
+    assert drained(CheckpointFollower(path)).progress.head.finished

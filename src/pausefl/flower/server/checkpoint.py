@@ -77,7 +77,7 @@ class Checkpoint:
         tensors = {name: model[name].reshape(shape) for name, shape in values["shapes"].items()}
         state = RunState(values["run"], values["round"], Result(arrays=record_of(tensors)))
         state.exhausted.update(values["exhausted"])
-        state.planned = values.get("planned")
+        state.planned, state.ended = values.get("planned"), values.get("ended", False)
         state.warm.update(values.get("warm", ()))
         state.open += [(client, number) for client, number in values.get("open", ())]
         for entry in Journal(path).read(mark):
@@ -95,7 +95,7 @@ class Checkpoint:
             "shapes": {name: list(tensor.shape) for name, tensor in model.items()},
             "exhausted": sorted(self.state.exhausted, key=str), "journal": [self.mark.length, self.mark.checksum],
             "warm": sorted(self.state.warm), "open": [list(one) for one in self.state.open],
-            "planned": self.state.planned,
+            "planned": self.state.planned, "ended": self.state.ended,
         }  # fmt: skip
         arrays = {f"model.{name}": tensor for name, tensor in model.items()}
         arrays |= {f"selector.{name}": column for name, column in columns.items()}
@@ -157,10 +157,14 @@ class Checkpoints:
 
     def save(self, state: RunState) -> None:
         """Write down the latest round, and then the checkpoint that counts it."""
+        if self.path is not None and state.rounds:
+            self._mark = Journal(self.path).append(self._mark, state.latest_round())
+        self.write(state)
+
+    def write(self, state: RunState) -> None:
+        """Write the checkpoint of a state whose rounds are in the journal already."""
         if self.path is None:
             return
-        if state.rounds:
-            self._mark = Journal(self.path).append(self._mark, state.latest_round())
         learned = {} if self._deadline is None else self._deadline.state()
         Checkpoint(
             state, self._selector.state(), inner_state(self._inner), self._mark, self._aggregator.state(), learned

@@ -328,6 +328,11 @@ class PauseStrategy(Strategy):
         self._late.forget()
         self._state.open = []
 
+    def end_early(self) -> None:
+        """Note in the checkpoint that no further round will come, for people who watch."""
+        self._state.ended = True
+        self._checkpoints.write(self._state)
+
     def over(self) -> str | None:
         """Say why no round can be played any more, for want of budget; None while one can."""
         return self._available.over()
@@ -345,7 +350,7 @@ class PauseStrategy(Strategy):
             found = RunState(name, 0, Result(arrays=initial), before.history, before.exhausted, planned=rounds)
             self._aggregator.restore({})
             self._checkpoints.save(found)  # the run keeps its name even if it dies in its first round
-        found.planned = rounds
+        found.planned, found.ended = rounds, False
         self._state, self._available = found, self._candidates(found)
         self._evaluation, self._told_unprotected = Evaluation(self._inner), False
         self._late.forget()

@@ -82,7 +82,8 @@ class RunState:
     ``name`` names the run's releases: a server that died in mid-round asks again under the same names, and clients that
     had answered send the same bytes instead of paying twice.  ``warm`` are the nodes that have answered before: the
     first answer of a process is slower than the others.  ``open`` are clients that were not waited for, and the rounds
-    in which they were asked.  ``planned`` is the number of rounds that the caller of ``start`` asked for.
+    in which they were asked.  ``planned`` is the number of rounds that the caller of ``start`` asked for; ``ended``
+    says that the run has ended with fewer, for want of budget.
     """
 
     name: str = ""
@@ -93,6 +94,7 @@ class RunState:
     warm: set[int] = field(default_factory=set)
     open: list[tuple[ClientId, int]] = field(default_factory=list)
     planned: int | None = None
+    ended: bool = False
 
     @property
     def model(self) -> ArrayRecord:
@@ -174,6 +176,8 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
         _evaluate(plan, number, scored, result)
         state.rounds = number
         strategy.save()
+    if state.rounds < plan.rounds:
+        strategy.end_early()
     strategy.end()
     if state.rounds < plan.rounds:
         log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), state.rounds)

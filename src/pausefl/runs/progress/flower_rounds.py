@@ -22,10 +22,11 @@ _SCORES = ("evaluate_metrics_serverapp", "evaluate_metrics_clientapp")
 def flower_head(header: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]]) -> RunHead:
     """Return what a checkpoint's header and these columns of its selector say of the run."""
     names, planned = _names(header, columns), header.get("planned")
+    finished = header.get("ended", False) or (planned is not None and header["round"] >= planned)
     return RunHead(
         kind="Flower", title=str(header["selector"]["policy"]), clients=len(names),
         names=tuple(names) if len(names) <= NAMED else (),
-        planned=planned, finished=planned is not None and header["round"] >= planned,
+        planned=planned, finished=finished,
         left=_left(header["selector"], columns, names), exhausted=frozenset(map(str, header["exhausted"])),
     )  # fmt: skip
 
