@@ -318,6 +318,55 @@ def test_the_secure_source_checks_the_privacy_map(monkeypatch):
         Laplace(unit="update", l1=1.0).release(np.ones(3), 1.0, SecureNoise())
 
 
+@pytest.fixture
+def drawn_sizes(monkeypatch):
+    """How many coordinates each call of OpenDP noises, on a machine of three cores."""
+    from pausefl.privacy.mechanisms import noise
+    from pausefl.system import threads
+
+    sizes, honest = [], noise._sampler
+
+    def counted(kind, size, scale, grid):
+        sampler = honest(kind, size, scale, grid)
+        return lambda part: sizes.append(part.size) or sampler(part)
+
+    monkeypatch.setattr(noise, "_sampler", counted)
+    monkeypatch.setattr(noise, "_loss", lambda *_: 0.0)
+    for module in (noise, threads):
+        monkeypatch.setattr(module, "core_count", lambda: 3)
+    return sizes
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("size", [0, 1, 1000, 5001, 20_000])
+def test_secure_noise_in_parts_reaches_every_coordinate_once(drawn_sizes, kind, size):
+    """Variance within 8 standard errors: Laplace(1) has 2 and a fourth moment of 24, the normal one 1 and 3."""
+    vector = np.full(size, 1000.0)
+    getattr(SecureNoise(), kind)(vector, 1.0, 1.0, coordinates=1)
+    assert sum(drawn_sizes) == size and len(drawn_sizes) == min(12, max(size // 1024, size > 0))
+    assert np.all(vector != 1000.0) and len(set(vector.tolist())) == size
+    variance, spread = (2.0, math.sqrt(20.0)) if kind == "laplace" else (1.0, math.sqrt(2.0))
+    if size >= 1000:
+        assert abs(np.mean((vector - 1000.0) ** 2) - variance) < 8.0 * spread / math.sqrt(size)
+
+
+def test_a_part_that_fails_in_any_thread_releases_nothing(drawn_sizes, monkeypatch):
+    from pausefl.privacy.mechanisms import noise
+
+    def failing(kind, size, scale, grid):
+        def draw(part):
+            drawn_sizes.append(part.size)
+            if len(drawn_sizes) > 4:
+                raise OSError("lack of system entropy")
+            return part
+
+        return draw
+
+    monkeypatch.setattr(noise, "_sampler", failing)
+    with pytest.raises(OSError, match="entropy"):
+        Laplace(unit="coordinate", width=1.0).release(np.zeros(20_000), 1.0, SecureNoise())
+
+
 def test_uniform_numbers_stay_inside():
     for noise in (SecureNoise(), SimulatedNoise(np.random.default_rng(0))):
         u = noise.uniform(200_000)

@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from pausefl.errors import InvalidValueError, MissingExtraError
 from pausefl.privacy.mechanisms.exact_cap import draw_exact_cap
+from pausefl.system.threads import core_count, run_jobs
 from pausefl.types import Epsilon, FloatArray
 
 _BLOCK = 1 << 13
@@ -21,6 +22,10 @@ _SIGN, _SIGN_FROM = np.uint64(1 << 63), np.uint64(54)
 _LEAST = 1e-300
 _FINE = 40
 """Secure noise lives on a grid of 2^-40 of its scale."""
+_SMALLEST_PART, _PARTS = 1024, 4
+"""Coordinates that one call of OpenDP draws at least if it is one of several, and such calls for each core at most."""
+_MEMORY_EACH = 200
+"""Bytes that secure noise may take for each coordinate: up to 140 were seen."""
 
 
 class Noise(ABC):
@@ -147,16 +152,17 @@ class SecureNoise(Noise):
     def laplace(self, vector: FloatArray, sensitivity: float, epsilon: Epsilon, *, coordinates: int) -> None:
         """Add OpenDP's discrete Laplace noise."""
         grid = _grid(sensitivity / epsilon)
-        scale = (sensitivity + coordinates * 2.0**grid) / epsilon * (1.0 + 2.0**-_FINE)
+        scale = _on_grid((sensitivity + coordinates * 2.0**grid) / epsilon * (1.0 + 2.0**-_FINE), grid)
         _check(_loss("laplace", coordinates, scale, grid, sensitivity), epsilon)
-        vector[:] = _sampler("laplace", vector.size, scale, grid)(vector)
+        _add("laplace", vector, scale, grid)
 
     def gaussian(self, vector: FloatArray, sensitivity: float, multiplier: float, *, coordinates: int) -> None:
         """Add OpenDP's discrete Gaussian noise."""
         grid = _grid(sensitivity * multiplier)
         sigma = (sensitivity + math.sqrt(coordinates) * 2.0**grid) * multiplier * (1.0 + 2.0**-_FINE)
+        sigma = _on_grid(sigma, grid)
         _check(_loss("gaussian", coordinates, sigma, grid, sensitivity), 0.5 / multiplier**2)
-        vector[:] = _sampler("gaussian", vector.size, sigma, grid)(vector)
+        _add("gaussian", vector, sigma, grid)
 
     def cap(self, direction: FloatArray, threshold: float, inside: float) -> FloatArray:
         """Return the exact vector, rounded to a grid of 2^-20."""
@@ -175,6 +181,23 @@ class SecureNoise(Noise):
 
 def _grid(scale: float) -> int:
     return math.frexp(scale)[1] - 1 - _FINE
+
+
+def _on_grid(scale: float, grid: int) -> float:
+    """Round up to a multiple of the grid, by at most 2^-40: OpenDP computes with shorter fractions then."""
+    return math.ldexp(math.ceil(math.ldexp(scale, -grid)), grid)
+
+
+def _add(kind: Literal["laplace", "gaussian"], vector: FloatArray, scale: float, grid: int) -> None:
+    """Add noise to every coordinate, in parts on all cores: each draw is independent of every other anyway."""
+    parts = max(1, min(_PARTS * core_count(), vector.size // _SMALLEST_PART))
+    length = max(1, math.ceil(vector.size / parts))
+
+    def add(start: int) -> None:
+        part = vector[start : start + length]
+        part[:] = _sampler(kind, part.size, scale, grid)(part)
+
+    run_jobs([partial(add, start) for start in range(0, vector.size, length)], _MEMORY_EACH * vector.size)
 
 
 def _check(loss: float, claim: float) -> None:
