@@ -268,7 +268,7 @@ def test_what_is_not_damaged_is_not_set_aside(ledger: Path, backup: Path, tmp_pa
 
 
 def test_a_ledger_that_is_in_use_is_not_set_aside(ledger: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SqliteLedger.__init__, "__kwdefaults__", {"clock": time.time, "timeout": 0.0})
+    monkeypatch.setattr(SqliteLedger.__init__, "__kwdefaults__", {"clock": time.time, "timeout": 0.0, "seal": None})
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         refused(ledger, "database is locked", backup)

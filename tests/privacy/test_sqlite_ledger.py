@@ -23,7 +23,7 @@ from pausefl.errors import AlreadyReservedError, LedgerError, NotPrivateError
 from pausefl.privacy import Geometric, SqliteLedger
 from pausefl.privacy.ledger import hash_chain as chain
 from pausefl.privacy.ledger import sqlite as sqlite_ledger
-from pausefl.privacy.ledger import sqlite_file
+from pausefl.privacy.ledger import sqlite_check, sqlite_file
 
 SCHEDULE = Geometric(40.0, 0.04)
 
@@ -162,8 +162,13 @@ def test_commits_are_synced_to_the_disk(tmp_path):
     ids=lambda tampering: tampering[0],
 )  # fmt: skip
 def test_tampering_shows(tmp_path, tampering):
-    ledger = filled(tmp_path / "l.db")
+    ledger, seal = filled(tmp_path / "l.db"), tmp_path / "seal"
+    sealed = SqliteLedger(tmp_path / "l.db", seal=seal)
+    assert seal.exists()
     edit(tmp_path / "l.db", *tampering)
+    for use in (lambda: SqliteLedger(tmp_path / "l.db", seal=seal), sealed.read_back, sealed.verify):
+        with pytest.raises(LedgerError):
+            use()
     with pytest.raises(LedgerError, match="release nothing"):
         ledger.reserve("a", "next", SCHEDULE)
     with pytest.raises(LedgerError, match="release nothing"):
@@ -187,14 +192,14 @@ def test_a_row_that_is_not_taken_is_not_charged(tmp_path, monkeypatch, when):
     with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
         connection.execute("CREATE TRIGGER swallow BEFORE INSERT ON charges BEGIN SELECT RAISE(IGNORE); END")
     if when == "while it runs":
-        monkeypatch.setattr(sqlite_ledger, "check_schema", lambda connection: None)
+        monkeypatch.setattr(sqlite_check, "check_schema", lambda connection: None)
     with pytest.raises(LedgerError, match="triggers" if when == "other tables" else "did not take"):
         ledger.reserve("a", "next", SCHEDULE)
 
 
 def forge(ledger: SqliteLedger, **changes: dict[int, object]) -> None:
     """Write other values into rows, and chain them anew: what somebody with the source code can do."""
-    charges = [chain.charge_of(row) for row in ledger._rows]
+    charges = ledger.charges("a")
     previous, rows = chain.start_of(ledger.id, "deployment"), []
     for place, charge in enumerate(charges, 1):
         there = {name: by_row[place] for name, by_row in changes.items() if place in by_row}

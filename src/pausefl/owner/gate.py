@@ -172,7 +172,7 @@ class Gate:
     def _outlook(self) -> tuple[float, Charge | None]:
         owner = self._owner
         wanted = Reservation(owner.name, "the next one", owner.schedule, owner.mechanism)
-        return outlook(self._ledger.checked_charges(owner.name), wanted)
+        return outlook(self._ledger.checked_past(owner.name), wanted)
 
     def _ahead(self, dimension: int) -> dict[str, Any]:
         """Return which share of the budget is left, and how loud the next release will be, by ledger and file alone."""

@@ -9,7 +9,16 @@ from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.owner.kept_replies import replies_folder, writing_in
-from pausefl.owner.noted_heads import NotedHead, note_path, noting, read_note, read_witness, witness_path, write_notes
+from pausefl.owner.noted_heads import (
+    NotedHead,
+    note_path,
+    noting,
+    read_note,
+    read_witness,
+    seal_path,
+    witness_path,
+    write_notes,
+)
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
@@ -109,7 +118,7 @@ def charging(ledger: SqliteLedger) -> Iterator[None]:
     if ledger.simulation:
         yield
         return
-    with noting(ledger.path, ledger.id):
+    with noting(ledger.path, ledger.id), ledger.held_open():
         check_newest(ledger)
         # The first charge by this user, of a ledger that has no rows yet; or one that was killed before it was noted.
         if read_witness(ledger.id) != NotedHead.of(ledger):
@@ -120,7 +129,7 @@ def charging(ledger: SqliteLedger) -> Iterator[None]:
 def note_head(ledger: SqliteLedger) -> None:
     """Write down where the ledger ends now; refuse if what was charged is not in the file any more."""
     if not ledger.simulation:
-        ledger.verify()
+        ledger.read_back()
         check_newest(ledger)
         write_notes(ledger)
 
@@ -140,7 +149,10 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
 
 
 def _lasting(path: Path, owner: Owner) -> SqliteLedger:
-    ledger = SqliteLedger(path)
+    seal = None
+    with contextlib.suppress(ConfigError):  # there is no place for it: this is said below
+        seal = seal_path(owner.ledger_id)
+    ledger = SqliteLedger(path, seal=seal)
     if ledger.id != owner.ledger_id and not ledger.simulation:
         raise ConfigError(
             f"ledger {path} has the id {ledger.id}, but ledger_id is {owner.ledger_id}; put back the ledger that "

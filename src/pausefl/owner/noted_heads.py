@@ -96,10 +96,15 @@ def witness_path(ledger_id: str) -> Path:
     return second_note_folder() / ledger_id
 
 
+def seal_path(ledger_id: str) -> Path:
+    """Return the file that says which rows of a ledger were checked: not in the owner's folder either."""
+    return second_note_folder() / f"{ledger_id}.seal"
+
+
 def ledger_files(owner: Owner) -> list[Path]:
-    """Return the ledger of a deployment, its notes and the locks of both: whoever holds a lock can stop the gate."""
+    """Return the ledger of a deployment, its notes and seal, and the locks: whoever holds a lock can stop the gate."""
     note, witness = note_path(owner.ledger), witness_path(owner.ledger_id)
-    return [owner.ledger, note, note.with_name(LOCK), witness, _lock_of(witness)]
+    return [owner.ledger, note, note.with_name(LOCK), witness, _lock_of(witness), seal_path(owner.ledger_id)]
 
 
 def _lock_of(witness: Path) -> Path:
@@ -190,7 +195,7 @@ def readable_note(read: Callable[[], NotedHead | None]) -> NotedHead | None:
 def _read(path: Path) -> NotedHead | None:
     try:
         note = NotedHead(**json.loads(path.read_text(encoding="utf-8")))
-        if [type(value) for value in asdict(note).values()] != [str, int, str, int, str, str]:
+        if [type(getattr(note, name)) for name in note.__slots__] != [str, int, str, int, str, str]:
             raise TypeError
     except FileNotFoundError:
         return None

@@ -18,8 +18,9 @@ def require_private(path: Path, what: str) -> None:
 
     Links are followed.  Root may change everything anyway.
     """
-    _require_own(path, what)
-    require_private_place(path, what)
+    real = path.resolve()
+    _require_own(path, real, what)
+    _require_place(path, real.parent, what)
 
 
 def require_private_folder(folder: Path, what: str) -> None:
@@ -27,7 +28,7 @@ def require_private_folder(folder: Path, what: str) -> None:
 
     A sticky bit does not help: others could still put files there.  The folders above it may be shared, as ``/tmp`` is.
     """
-    _require_own(folder, what)
+    _require_own(folder, folder.resolve(), what)
 
 
 def require_private_place(path: Path, what: str) -> None:
@@ -36,7 +37,10 @@ def require_private_place(path: Path, what: str) -> None:
     A folder in which everybody may write is fine only if its sticky bit keeps them from renaming the files of others,
     as in ``/tmp``.
     """
-    folder = path.resolve().parent
+    _require_place(path, path.resolve().parent, what)
+
+
+def _require_place(path: Path, folder: Path, what: str) -> None:
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise NotPrivateError(
@@ -67,8 +71,7 @@ def user_text(number: int) -> str:
         return f"user {number}"
 
 
-def _require_own(path: Path, what: str) -> None:
-    real = path.resolve()
+def _require_own(path: Path, real: Path, what: str) -> None:
     found = real.stat()
     me = os.geteuid()
     if found.st_uid not in (me, 0):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from types import UnionType
+from typing import Protocol
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, ScheduleChangedError, is_finite, require
 from pausefl.privacy.ledger.price import IN_RHO, in_rho, release_price
@@ -104,13 +105,24 @@ class Reservation:
             check_names(mechanism=repr(self.mechanism))
 
 
+class Names(Protocol):
+    """How many releases there were, and whether one of them had this name."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a decision needs of a subject's past: its first and last row, and what every release was charged."""
+    """What a decision needs of a subject's past: its first and last row, and what all releases were charged.
+
+    Of ``epsilons``, ``deltas`` and ``rhos`` only the exact sum counts, and whether there are any.
+    """
 
     first: Charge | None
     last: Charge | None
-    releases: Sequence[str]
+    releases: Names
     epsilons: Sequence[Epsilon]
     deltas: Sequence[float]
     rhos: Sequence[float]
@@ -167,9 +179,8 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     )  # fmt: skip
 
 
-def outlook(charges: Sequence[Charge], wanted: Reservation) -> tuple[float, Charge | None]:
+def outlook(past: Past, wanted: Reservation) -> tuple[float, Charge | None]:
     """Return which share of its budget a subject has left, and what would be charged next; 0 and None at the end."""
-    past = Past.of(charges)
     try:
         ahead = next_charge(past, wanted, 0.0)
     except BudgetExceededError:

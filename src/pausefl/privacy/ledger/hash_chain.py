@@ -10,12 +10,14 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from pausefl.errors import PauseError
-from pausefl.privacy.ledger.charge import MOST_COORDINATES, RETIRED, Charge, Past, retirement
+from pausefl.privacy.ledger.accounts import Account, exact_sum, past_of
+from pausefl.privacy.ledger.charge import MOST_COORDINATES, RETIRED, Charge, retirement
 from pausefl.privacy.ledger.price import DELTA_LIMIT, rho_share
 from pausefl.privacy.schedule import Schedule, parse_schedule
 from pausefl.privacy.zcdp import zcdp_epsilon, zcdp_within
@@ -24,6 +26,8 @@ from pausefl.types import Epsilon
 Row: TypeAlias = tuple[Any, ...]
 
 COLUMNS = ", ".join(field.name for field in fields(Charge))
+values_of = attrgetter(*(field.name for field in fields(Charge)))
+"""Returns what a charge says, in the order of the columns."""
 _KINDS = {"str": str, "int": int, "float": float, "Epsilon": float}
 _AT = {field.name: place for place, field in enumerate(fields(Charge), 1)}
 _TYPES = (int, *(_KINDS[str(field.type)] for field in fields(Charge)), str)
@@ -48,7 +52,8 @@ def start_of(ledger_id: str, purpose: str) -> str:
 
 def row_of(previous: str, seq: int, charge: Charge) -> Row:
     """Return the row that chains this charge to what came before."""
-    return (seq, *astuple(charge), _digest(previous, (seq, *astuple(charge))))
+    values = (seq, *values_of(charge))
+    return (*values, _digest(previous, values))
 
 
 def charge_of(row: Row) -> Charge:
@@ -56,30 +61,22 @@ def charge_of(row: Row) -> Charge:
     return Charge(*row[1:-1])
 
 
-def check_rows(start: str, rows: Sequence[Row], checked: int = 0) -> None:
-    """Raise unless all rows follow from the ``start`` of the chain; the first ones may have been ``checked`` before."""
-    previous = rows[checked - 1][-1] if checked else start
-    for place, row in enumerate(rows[checked:], checked + 1):
+def check_rows(start: str, rows: Sequence[Row]) -> dict[str, Account]:
+    """Return all accounts, by their first rows; raise unless every row follows from the ``start`` of the chain."""
+    previous = start
+    by_subject: dict[str, list[Row]] = {}
+    for place, row in enumerate(rows, 1):
         if tuple(map(type, row)) != _TYPES:
             raise BrokenChain(f"row {place} holds a value of another kind than pausefl writes")
         if row[0] != place or _digest(previous, row[:-1]) != row[-1]:
             raise BrokenChain(f"row {place} was edited, moved or removed")
         previous = row[-1]
-    accounts: dict[str, list[Row]] = {row[_AT["subject"]]: [] for row in rows[checked:]}
-    for row in rows:
-        if row[_AT["subject"]] in accounts:
-            accounts[row[_AT["subject"]]].append(row)
-    for subject, mine in accounts.items():
-        _check_account(repr(subject), mine)
+        by_subject.setdefault(row[_AT["subject"]], []).append(row)
+    return {subject: _checked_account(repr(subject), mine) for subject, mine in by_subject.items()}
 
 
-def past_of(rows: Sequence[Row], subject: str) -> Past:
-    """Return what is known of a subject from checked rows."""
-    return Past.of([charge_of(row) for row in rows if row[_AT["subject"]] == subject])
-
-
-def _check_account(subject: str, rows: Sequence[Row]) -> None:
-    """Raise if the charges of one subject could not have been made, whatever their hashes say."""
+def _checked_account(subject: str, rows: Sequence[Row]) -> Account:
+    """Return the account of one subject; raise if its charges could not have been made, whatever their hashes say."""
     budget, text, unit = (rows[0][_AT[name]] for name in ("budget", "schedule", "unit"))
     schedule, rho = known_schedule(text), 0.0
     for number, row in enumerate(rows, 1):
@@ -107,10 +104,18 @@ def _check_account(subject: str, rows: Sequence[Row]) -> None:
         raise BrokenChain(f"{subject} has a release that was charged twice")
     if schedule is not None and schedule.budget != budget:
         raise BrokenChain(f"the budget of {subject} is not its schedule's")
-    if not math.fsum(row[_AT["epsilon"]] for row in rows) <= budget < math.inf:
+    account = _account(rows)
+    if not math.fsum(account.epsilons) <= budget < math.inf:
         raise BrokenChain(f"{subject} has spent more than its budget")
-    if not math.fsum(row[_AT["delta"]] for row in rows) <= DELTA_LIMIT:
+    if not math.fsum(account.deltas) <= DELTA_LIMIT:
         raise BrokenChain(f"{subject} has spent more than the limit of delta")
+    return account
+
+
+def _account(rows: Sequence[Row]) -> Account:
+    """Return the account that these rows of one subject are, all of them from the first on."""
+    sums = (exact_sum([row[_AT[name]] for row in rows]) for name in ("epsilon", "delta", "rho"))
+    return Account(charge_of(rows[0]), charge_of(rows[-1]), *sums)
 
 
 def _is_due(row: Row, schedule: Schedule, rho: float, delta: float) -> bool:
@@ -130,7 +135,8 @@ def _check_retirement(subject: str, rows: Sequence[Row], number: int) -> None:
     if number < len(rows):
         raise BrokenChain(f"{subject} has a release after it was retired")
     last = charge_of(rows[-1])
-    if last != retirement(past_of(rows[:-1], last.subject), last.subject, last.time):
+    before = past_of(_account(rows[:-1]) if number > 1 else None)
+    if last != retirement(before, last.subject, last.time):
         raise BrokenChain(f"{subject} was retired with other values than pausefl writes")
 
 

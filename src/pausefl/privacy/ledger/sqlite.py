@@ -3,7 +3,8 @@
 A row per release, each chained by hash to the one before; append-only, without refunds.  The rule that decides
 whether a row may be written is in :mod:`pausefl.privacy.ledger.charge`.
 
-A connection lives for one call, so nothing is shared among threads or across a fork.  The journal is SQLite's rollback
+A connection lives for one call, or for several of one thread, so nothing is shared among threads or across a fork.  The
+journal is SQLite's rollback
 journal with ``synchronous=EXTRA``: a commit that returned survives the power cut that follows, and the whole ledger
 is always one file.
 """
@@ -11,17 +12,24 @@ is always one file.
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pausefl.errors import LedgerError, require
-from pausefl.privacy.ledger.charge import RETIRED, Charge, Past, Reservation, check_names, next_charge, retirement
-from pausefl.privacy.ledger.file_faults import broken, missing, only_a_backup, other_version, switched
-from pausefl.privacy.ledger.hash_chain import BrokenChain, Head, Row, charge_of, check_rows, past_of, row_of, start_of
+from pausefl.privacy.ledger.accounts import Account, past_of
+from pausefl.privacy.ledger.charge import Charge, Past, Reservation, check_names, next_charge, retirement
+from pausefl.privacy.ledger.file_faults import broken, missing, only_a_backup
+from pausefl.privacy.ledger.file_seal import Checked, hash_again, hash_pieces, read_seal, write_seal
+from pausefl.privacy.ledger.hash_chain import BrokenChain, Head, Row, charge_of, row_of, start_of
+from pausefl.privacy.ledger.sqlite_check import check_all, ends_with, goes_through, is_last_row, read_head, read_kind
 from pausefl.privacy.ledger.sqlite_file import (
     BACKUP,
     DEPLOYMENT,
@@ -29,14 +37,13 @@ from pausefl.privacy.ledger.sqlite_file import (
     LEDGER,
     SELECT,
     SIMULATION,
-    VERSION,
-    check_schema,
     connected,
     copy_into,
     fill_empty,
+    is_settled,
     make_file,
-    read_identity,
-    read_number,
+    only_ledger_errors,
+    pages_to_write,
     remove_strays,
     touched,
 )
@@ -45,7 +52,7 @@ from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.schedule import Schedule
 from pausefl.types import Epsilon
 
-_UNREAD = "", ""
+_NAMED = "SELECT 1 FROM charges WHERE subject = ? AND release = ?"
 
 
 class SqliteLedger:
@@ -59,10 +66,14 @@ class SqliteLedger:
     charge back: a release that failed after its reservation stays charged.
 
     Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers
-    the rows it has checked: ``reserve`` compares them with the file, unless nobody touched it since the last
-    ``reserve``, and computes the hashes of new rows only.  So an older copy that is put in the file's place shows
-    too.  Two things do not show to somebody who opens a ledger afresh: an older copy, and a rewriting that recomputes
+    what it has checked: ``reserve`` compares every byte of the file, unless nobody touched it since it was checked or
+    charged, and checks all rows again if one is another.  So an older copy that is put in the file's place shows too.
+    Two things do not show to somebody who opens a ledger afresh: an older copy, and a rewriting that recomputes
     every hash.  Against both, note the head elsewhere and give it to :meth:`verify` or :meth:`contains`.
+
+    ``seal`` names a file in which the ledger remembers what it has checked, for the next opening: with a seal that
+    fits every byte of the ledger's file, no hash of a row is computed.  Keep it where nobody can write who must not
+    change the ledger.  All hashes are computed anew whenever a tenth of the rows is new, and by :meth:`verify`.
 
     A ledger is made once, by :meth:`create`.  It has a random ``id`` and a purpose, to which every hash is bound.
     Opening never makes one: a ledger that is missing is a fault, because a new one would be a second budget.
@@ -78,16 +89,21 @@ class SqliteLedger:
     (1, 1.5684, 1)
     """
 
-    __slots__ = ("_clock", "_identity", "_rows", "_timeout", "_touched", "is_backup", "path")
+    __slots__ = ("_clock", "_held", "_known", "_seal", "_timeout", "_touched", "is_backup", "path")
 
-    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time, timeout: float = 30.0) -> None:
+    def __init__(
+        self, path: str | Path, *,
+        clock: Callable[[], float] = time.time, timeout: float = 30.0, seal: str | Path | None = None,
+    ) -> None:  # fmt: skip
         require(math.isfinite(timeout) and timeout >= 0.0, "timeout", timeout, "0 seconds or more", "30 is the default")
         self.path = Path(path).resolve()
         self._clock = clock
         self._timeout = timeout
-        self._identity, self.is_backup = _UNREAD, False
-        self._rows: list[Row] = []
+        self._seal = None if seal is None else Path(seal)
+        self._known: Checked | None = None
         self._touched: tuple[int, ...] | None = None
+        self._held: tuple[tuple[int, int], sqlite3.Connection] | None = None
+        self.is_backup = False
         # In this order: a ledger that is being used has its file before it has a journal.
         journal = Path(f"{self.path}-journal").exists()
         if not self.path.exists():
@@ -95,7 +111,9 @@ class SqliteLedger:
                 raise broken(self.path, "its journal is there, but its file is not")
             raise missing(self.path)
         remove_strays(self.path.parent, self.path.name)
-        self.verify()
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            self._check(connection)
 
     @classmethod
     def create(
@@ -115,22 +133,24 @@ class SqliteLedger:
     @property
     def id(self) -> str:
         """32 random hexadecimal digits, chosen when the ledger was made."""
-        return self._identity[0]
+        return self._checked.identity[0]
 
     @property
     def simulation(self) -> bool:
         """Whether the ledger was made for a simulation: nothing in it says anything about real data."""
-        return self._identity[1] == SIMULATION
+        return self._checked.identity[1] == SIMULATION
 
     @property
     def head(self) -> Head:
         """Where the chain ended when it was last checked; the file is not opened again."""
-        return self._end(self._rows)
+        return self._checked.head
 
     def contains(self, head: Head) -> bool:
         """Whether the chain, as last checked, went through this head; without rows that is the start of this ledger."""
-        rows = self._rows
-        return 0 <= head.rows <= len(rows) and head == self._end(rows[: head.rows])
+        if not 0 < head.rows < self.head.rows:
+            return head in (self.head, self._start)
+        with self._connected() as connection:
+            return goes_through(connection, head)
 
     def reserve(
         self, subject: str, release: str, schedule: Schedule, *,
@@ -155,38 +175,88 @@ class SqliteLedger:
 
     def require_writable(self) -> None:
         """Raise if a charge could not be written now: write to the file, and take it back."""
-        with connected(self.path, self._timeout) as connection:
+        with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE head SET rows = rows + 1")  # SQLite does not write what changes nothing
             connection.execute("ROLLBACK")
 
-    def _append(self, subject: str, decide: Callable[[Past, float], Charge]) -> Charge:
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Let all calls of this thread share one connection; another thread or a fork still has its own."""
         with connected(self.path, self._timeout) as connection:
-            # Closing a connection in mid-transaction rolls back, so every way out but a commit charges nothing.
+            self._held = _whoever_calls(), connection
+            try:
+                yield
+            finally:
+                self._held = None
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection; on every way out a transaction that was not committed is rolled back."""
+        held = self._held
+        if held is None or held[0] != _whoever_calls():
+            with connected(self.path, self._timeout) as connection:
+                yield connection
+            return
+        with only_ledger_errors(self.path):
+            held[1].execute("PRAGMA shrink_memory")  # forget the pages: they must come from the file again
+            try:
+                yield held[1]
+            finally:
+                held[1].rollback()
+
+    def _append(self, subject: str, decide: Callable[[Past, float], Charge]) -> Charge:
+        with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            rows = self._rows = self._checked(connection, self._rows)
+            checked = self._check(connection)
             if self.is_backup:
                 raise only_a_backup(self.path)
-            charge = decide(past_of(rows, subject), float(self._clock()))
-            row = row_of(self._end(rows).hash, len(rows) + 1, charge)
+            account = checked.accounts.get(subject)
+            past = past_of(account, lambda name: bool(connection.execute(_NAMED, (subject, name)).fetchone()))
+            charge = decide(past, float(self._clock()))
+            row = row_of(checked.head.hash, checked.head.rows + 1, charge)
             inserted = connection.execute(INSERT, row).rowcount
             counted = connection.execute("UPDATE head SET rows = ?, hash = ?", (row[0], row[-1])).rowcount
             if (inserted, counted) != (1, 1):
                 raise broken(self.path, "it did not take the new row")
+            written = None if self._seal is None else pages_to_write(self.path)
             connection.execute("COMMIT")
-        self._rows, self._touched = [*rows, row], touched(self.path)
+            look = touched(self.path)
+            pieces = hash_again(self.path, checked.pieces, written)
+        accounts = {**checked.accounts, subject: account.after(charge) if account else Account.of_first(charge)}
+        self._known = replace(checked, head=Head(row[0], row[-1]), accounts=accounts, pieces=pieces)
+        self._touched = look
         return charge
+
+    def read_back(self) -> None:
+        """Read from the file what was charged last, and raise if it is not there; then seal the ledger.
+
+        A ledger without a seal is verified from its first row on.
+        """
+        known = self._checked
+        if self._seal is None:
+            self.verify()
+            return
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            found = connection.execute(f"{SELECT} WHERE seq = ?", (known.head.rows,)).fetchone()
+            kept = found is None if known.head.rows == 0 else is_last_row(known, found)
+            # Whoever has touched the file after the charge may have changed any row.
+            if not kept or not ends_with(known, read_head(connection)) or self._touched != touched(self.path):
+                self._check(connection, afresh=True)
+                return
+        write_seal(self._seal, known)
 
     def charges(self, subject: str) -> tuple[Charge, ...]:
         """Return the subject's rows in order; none if it was never charged."""
         check_names(subject=subject)
-        with connected(self.path, self._timeout) as connection:
+        with self._connected() as connection:
             found = connection.execute(f"{SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
         return tuple(charge_of(row) for row in found)
 
     def subjects(self) -> tuple[str, ...]:
         """Return all subjects, in order of their first charge."""
-        with connected(self.path, self._timeout) as connection:
+        with self._connected() as connection:
             found = connection.execute("SELECT subject FROM charges GROUP BY subject ORDER BY min(seq)").fetchall()
         return tuple(name for (name,) in found)
 
@@ -195,15 +265,14 @@ class SqliteLedger:
 
         It tells of the rows that the last opening, ``reserve`` (also one that refused) or ``verify`` has checked.
         """
-        charges = [charge_of(row) for row in self._rows]
-        found = dict.fromkeys((charge.subject for charge in charges), 0)
-        for charge in charges:
-            found[charge.subject] += charge.release != RETIRED
-        return found
+        return {subject: account.releases for subject, account in self._checked.accounts.items()}
 
-    def checked_charges(self, subject: str) -> list[Charge]:
-        """Return the subject's rows in order, as they were last checked, without opening the file again."""
-        return [charge for charge in map(charge_of, self._rows) if charge.subject == subject]
+    def checked_past(self, subject: str) -> Past:
+        """Return what the next charge depends on, as it was last checked, without opening the file again.
+
+        It does not know the names of releases.
+        """
+        return past_of(self._checked.accounts.get(subject))
 
     def spent(self, subject: str) -> Epsilon:
         """Return what the subject has leaked in all: each row says what it added (PAUSE, Theorem 3, or zCDP)."""
@@ -234,57 +303,77 @@ class SqliteLedger:
 
     def _copied(self, target: str | Path, kind: int, stem: str) -> SqliteLedger:
         path = Path(target).resolve()
-        with connected(self.path, self._timeout) as connection:
+        with self._connected() as connection:
             connection.execute("BEGIN")
-            rows = self._checked(connection, self._rows, afresh=True)
-            end = self._end(rows).hash
+            end = self._check(connection, afresh=True).head.hash
             fill = partial(copy_into, source=connection, kind=kind)
             make_file(path, stem, fill, lambda made: SqliteLedger(made).verify(end))
         return SqliteLedger(path, clock=self._clock, timeout=self._timeout)
 
     def verify(self, head: str | None = None) -> Head:
         """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""
-        with connected(self.path, self._timeout) as connection:
+        with self._connected() as connection:
             connection.execute("BEGIN")
-            rows = self._checked(connection, self._rows, afresh=True)
-        if head is not None and head not in (self._end([]).hash, *(row[-1] for row in rows)):
-            raise broken(self.path, f"it does not contain the head {head!r}: it is an older copy or was rewritten")
-        self._rows, self._touched = rows, None
-        return self._end(rows)
+            end = self._check(connection, afresh=True).head
+            known = head in (None, end.hash, self._start.hash)
+            if not known and connection.execute("SELECT 1 FROM charges WHERE hash = ?", (head,)).fetchone() is None:
+                raise broken(self.path, f"it does not contain the head {head!r}: it is an older copy or was rewritten")
+        return end
 
-    def _end(self, rows: list[Row]) -> Head:
-        return Head(len(rows), rows[-1][-1] if rows else start_of(*self._identity))
+    @property
+    def _checked(self) -> Checked:
+        if self._known is None:
+            raise broken(self.path, "it was never checked")
+        return self._known
 
-    def _checked(self, connection: sqlite3.Connection, known: list[Row], *, afresh: bool = False) -> list[Row]:
-        """Return all rows, if everything about the file is as it should be."""
+    @property
+    def _start(self) -> Head:
+        return Head(0, start_of(*self._checked.identity))
+
+    def _check(self, connection: sqlite3.Connection, *, afresh: bool = False) -> Checked:
+        """Return what is in the file, if everything about it is as it should be, and remember it.
+
+        Every hash is computed if that is wanted ``afresh``, and unless the file is the one that was checked before.
+        """
+        look = touched(self.path)
         try:
-            kind, version = (read_number(connection, name) for name in ("application_id", "user_version"))
-            if kind not in (LEDGER, BACKUP):
-                raise BrokenChain("it is not a pausefl ledger")
-            if version != VERSION:
-                raise other_version(self.path, version, VERSION)
-            check_schema(connection)
-            if connection.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-                raise switched(self.path)
-            identity = read_identity(connection)
-            if self._identity not in (_UNREAD, identity):
+            (identity, self.is_backup), known = read_kind(connection, self.path), self._known
+            if known is not None and known.identity != identity:
                 raise BrokenChain("it is not the file that was opened: it has another id")
-            head = connection.execute("SELECT rows, hash FROM head").fetchall()
+            head = read_head(connection)
             # The head too: another process may have charged between our commit and our look at the file.
-            if not afresh and known and self._touched == touched(self.path) and head == [(len(known), known[-1][-1])]:
+            if (
+                not afresh
+                and known is not None
+                and look is not None
+                and self._touched == look
+                and ends_with(known, head)
+            ):
                 return known
-            rows = connection.execute(f"{SELECT} ORDER BY seq").fetchall()
-            same = rows[: len(known)] == known
-            start = start_of(*identity)
-            check_rows(start, rows, len(known) if same and not afresh else 0)
-            if head != [(len(rows), rows[-1][-1] if rows else start)]:
-                raise BrokenChain("its last rows are not the ones its head counts")
-            if not same:
+            pieces = hash_pieces(self.path)
+            found = None if afresh else self._found_before(pieces, identity, head)
+            if found is None:
+                found = check_all(connection, identity, head, pieces)
+                if self._seal is not None:
+                    write_seal(self._seal, found)
+            if known is not None and not (known.head == found.head or goes_through(connection, known.head)):
                 raise BrokenChain("it is not the file that was opened: it is an older copy or was rewritten")
-            # An index that disagrees with its table would hide rows from a query.
-            if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-                raise BrokenChain("its file is damaged")
         except BrokenChain as why:
             raise broken(self.path, str(why)) from None
-        self._identity, self.is_backup = identity, kind == BACKUP
-        return rows
+        self._known, self._touched = found, look if is_settled(look) and look == touched(self.path) else None
+        return found
+
+    def _found_before(
+        self, pieces: tuple[bytes, ...] | None, identity: tuple[str, str], head: list[Row]
+    ) -> Checked | None:  # fmt: skip
+        """Return what an earlier check of this very file has found; None if there was none, or if one is due."""
+        for before in (self._known, None if self._seal is None else read_seal(self._seal)):
+            if pieces is None or before is None or before.is_due:
+                continue
+            if (before.pieces, before.identity) == (pieces, identity) and ends_with(before, head):
+                return before
+        return None
+
+
+def _whoever_calls() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 
 from pausefl.errors import LedgerError, PauseError
 from pausefl.privacy.ledger.file_faults import broken, failed, switched
-from pausefl.privacy.ledger.hash_chain import COLUMNS, BrokenChain, Row, start_of
+from pausefl.privacy.ledger.file_seal import WrittenPages
+from pausefl.privacy.ledger.hash_chain import COLUMNS, start_of
 from pausefl.system.private_file import require_private, require_private_place
 from pausefl.system.state_file import sync_folder
 
@@ -24,7 +24,7 @@ LEDGER, BACKUP = 0x50415553, 0x50415542
 """SQLite's application id says which of the two a file is: nothing is ever charged to a backup."""
 DEPLOYMENT, SIMULATION = "deployment", "simulation"
 VERSION = 4
-_TABLES = f"""
+TABLES = f"""
 CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, purpose TEXT NOT NULL);
 CREATE TABLE charges (
   seq INTEGER PRIMARY KEY, subject TEXT NOT NULL, release TEXT NOT NULL, play INTEGER NOT NULL, epsilon REAL NOT NULL,
@@ -39,7 +39,8 @@ PRAGMA application_id = {LEDGER};
 PRAGMA user_version = {VERSION};
 """
 _END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
-_DESCRIBE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+_STEPS = 10**8
+"""Nanoseconds, ten steps of the coarsest clock that Linux stamps files with."""
 SELECT = f"SELECT seq, {COLUMNS}, hash FROM charges"  # noqa: S608
 INSERT = f"INSERT INTO charges (seq, {COLUMNS}, hash) VALUES ({', '.join('?' * (COLUMNS.count(',') + 3))})"  # noqa: S608
 
@@ -62,10 +63,19 @@ def connected(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
     if any(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
         raise switched(path)
     uri = f"{path.as_uri()}?mode=rw"
+    with (
+        only_ledger_errors(path),
+        closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA synchronous = EXTRA")
+        yield connection
+
+
+@contextmanager
+def only_ledger_errors(path: Path) -> Iterator[None]:
+    """Turn all that SQLite refuses into a ledger's error."""
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            yield connection
+        yield
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:  # also text that a fault made illegible
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of an extended code says where it was found
         if code == sqlite3.SQLITE_NOTADB:
@@ -87,7 +97,7 @@ def _names_a_file(journal: Path) -> bool:
 
 def fill_empty(connection: sqlite3.Connection, ledger_id: str, purpose: str) -> None:
     """Write the tables of a ledger without rows."""
-    connection.executescript(f"BEGIN; {_TABLES}")
+    connection.executescript(f"BEGIN; {TABLES}")
     connection.execute("INSERT INTO identity VALUES (1, ?, ?)", (ledger_id, purpose))
     connection.execute("INSERT INTO head VALUES (1, 0, ?)", (start_of(ledger_id, purpose),))
     connection.execute("COMMIT")
@@ -182,29 +192,27 @@ def touched(path: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def read_number(connection: sqlite3.Connection, name: str) -> int:
-    """Return one of the numbers in the file's header: ``application_id`` or ``user_version``."""
-    (number,) = connection.execute(f"PRAGMA {name}").fetchone()
-    return int(number)
+def is_settled(found: tuple[int, ...] | None) -> bool:
+    """Whether a file was last touched so long ago that whoever touches it now changes what :func:`touched` returns.
+
+    The system's clock for files goes in steps of up to 10 ms: two changes within one step look like one.
+    """
+    return found is not None and found[-1] < time.time_ns() - _STEPS
 
 
-def check_schema(connection: sqlite3.Connection) -> None:
-    """Raise unless the tables and triggers are exactly those of a new ledger."""
-    if connection.execute(_DESCRIBE).fetchall() != _expected():
-        raise BrokenChain("its tables or triggers are not those pausefl makes")
+def pages_to_write(path: Path) -> WrittenPages | None:
+    """Return what a transaction that is about to commit has changed, by its rollback journal; None if it does not say.
 
-
-def read_identity(connection: sqlite3.Connection) -> tuple[str, str]:
-    """Return the ledger's id and purpose, or raise: they must be such as pausefl writes."""
-    found = connection.execute("SELECT id, purpose FROM identity").fetchall()
-    ledger_id, purpose = map(str, found[0]) if len(found) == 1 else ("", "")
-    if re.fullmatch("[0-9a-f]{32}", ledger_id) is None or purpose not in (DEPLOYMENT, SIMULATION):
-        raise BrokenChain("its identity was edited")
-    return ledger_id, purpose
-
-
-@lru_cache(maxsize=1)
-def _expected() -> list[Row]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(_TABLES)
-        return connection.execute(_DESCRIBE).fetchall()
+    Page 1 is always among them: it counts the transactions.  Whoever goes by this must not rely on it: a page that was
+    forgotten here only makes the file look as if somebody else had changed it.
+    https://www.sqlite.org/fileformat.html#the_rollback_journal
+    """
+    try:
+        journal = Path(f"{path}-journal").read_bytes()
+    except OSError:
+        return None
+    pages, header, size = (int.from_bytes(journal[at : at + 4]) for at in (16, 20, 24))
+    if not header or not size:
+        return None
+    numbers = (int.from_bytes(journal[at : at + 4]) for at in range(header, len(journal), size + 8))
+    return WrittenPages(frozenset((number - 1) * size for number in (1, *numbers)), pages * size)
