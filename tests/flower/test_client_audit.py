@@ -300,6 +300,7 @@ def unclipped_bias(message, context, app):
     return reply
 
 
+@pytest.mark.thorough  # siblings without a client: tests/privacy/test_audit_record_faults.py
 def test_rows_that_are_not_clipped_are_found(records, half):
     """Unless most of 200 fair coins fall alike: the bias of a huge record is far above the noise."""
     _, arrays = audit_client(records, runs=FEW, mod=unclipped_bias)

@@ -279,7 +279,9 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", [CASES[0], *(pytest.param(one, marks=pytest.mark.thorough) for one in CASES[1:])], ids=str
+)
 @pytest.mark.parametrize("measure", ["seconds", "speed", "answers"])
 def test_they_are_right_on_average(case: tuple[Any, ...], measure: str) -> None:
     """18 comparisons, each with a false-alarm rate below 1 in 20,000; the seeds are fixed."""
