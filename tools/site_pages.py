@@ -1,4 +1,4 @@
-"""What the site has beside docs/: README as its front page, files of the repository that pages link to, and tables.
+"""What the site has beside docs/: README as its front page, files that pages link to, tables, and wrapped lines.
 
 MkDocs calls the functions named ``on_…``.  Links are written so that they work in the repository; here they are led to
 the same file inside the site.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,6 +28,11 @@ TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": co
 """Marks in a page, and what takes their place."""
 
 _NOTEBOOK = ".ipynb"
+_BLOCK = re.compile(r'<div class="language-(?:console|text|toml|bash|csv) highlight">.*?</div>', re.S)
+_LINE = re.compile(r'<span (id="__line-[^"]*")>(.*?\n)', re.S)
+_BESIDE = re.compile(r"\s*\S.*?(?:\s{3,}|\s{2,}(?=#))(?=\S)")
+"""What stands left of a comment, or of a second column."""
+
 _LINK = re.compile(r"(?<!`)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
@@ -60,8 +66,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = _LINK.sub(led, markdown)
     for mark, table in TABLES.items():
         if mark in markdown:
-            markdown = markdown.replace(mark, table())
+            markdown = markdown.replace(mark, f'<div class="keys" markdown>\n\n{table()}\n\n</div>')
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long lines go on below, under their comment; a table drawn with lines stays as it is."""
+    return _BLOCK.sub(lambda found: found[0] if re.search("[│┃]", found[0]) else _hanging(found[0]), html)
+
+
+def _hanging(block: str) -> str:
+    def placed(found: re.Match[str]) -> str:
+        text = unescape(re.sub(r"<[^>]*>", "", found[2])).rstrip("\n")
+        beside = _BESIDE.match(text)
+        column = beside.end() if beside else len(text) - len(text.lstrip()) + 4
+        return f'<span {found[1]} style="--hang: {min(column, 40)}ch">{found[2]}'
+
+    return _LINE.sub(placed, block.replace(' highlight">', ' highlight hanging">', 1))
 
 
 def _file(config: Any, source: str, place: str) -> File:
