@@ -68,11 +68,17 @@ def passing_through() -> Iterator[None]:
 class PrivateUpdate:
     """A Flower mod that lets out noised updates under the owner's budget, and nothing else.
 
-    Put it first: ``ClientApp(mods=[PrivateUpdate()])``.  The owner's file is the one that the SuperNode's configuration
-    names (``pausefl-owner``), else the environment (``PAUSEFL_OWNER``), else ``owner``.
+    Args:
+        owner: The owner's file, if neither the SuperNode's configuration (``pausefl-owner``) nor the environment
+            (``PAUSEFL_OWNER``) names one.
+
+    Put it first in the list of mods of the ``ClientApp``, not on one function.
 
     Law: that of :class:`~pausefl.owner.gate.Gate`, through which every answer goes.  The app gets a copy of the
     message, and of what it returns only tensors and numbers are looked at.
+
+    >>> from flwr.clientapp import ClientApp
+    >>> app = ClientApp(mods=[PrivateUpdate()])
     """
 
     __slots__ = ("_owner",)

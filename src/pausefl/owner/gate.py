@@ -52,6 +52,11 @@ _ONE = Layers.of(_TINY)
 class Gate:
     """One owner's ledger and kept replies, for the length of one message of a run.
 
+    Args:
+        owner: The owner's terms, see :func:`~pausefl.owner.owner_file.read_owner`.
+        run: The name of the run.  In a simulation each run has a ledger of its own.
+        log: The owner's own log.  Nothing of it leaves.
+
     Law: a training request is charged in the ledger, durably, before the data is touched; a release name is charged
     once, and asked for again it gives the stored bytes or a refusal.  For a given request and a given state of ledger
     and kept replies, everything in the answer but the noised arrays is the same, whatever the data and whether or not

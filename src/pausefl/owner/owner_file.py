@@ -171,7 +171,10 @@ class _File(Section):
 def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     """Read and validate the file; links are followed, so that every way to it leads to the same ledger.
 
-    In a simulation ``{key}`` in its name stands for a value of the ``node``'s configuration; without one it stays.
+    Args:
+        path: The owner's file.
+        node: The node's configuration.  In a simulation ``{key}`` in the name stands for one of its values; without a
+            configuration it stays as it is.
     """
     path = Path(os.path.realpath(path))
     require_readable(path, "owner's file")

@@ -40,8 +40,10 @@ _LONGEST = 900
 class Refused(PauseError):  # noqa: N818 - an answer, not a defect
     """The owner does not serve this request.
 
-    ``reason`` and ``releases`` (of this data in all, where it is told) may leave.  The message is for the owner's own
-    log and never leaves.
+    Args:
+        reason: One of the fixed reasons.  It may leave.
+        detail: The message for the owner's own log.  It never leaves.
+        releases: How many releases of this data there are in all, where that is told.  It may leave.
     """
 
     def __init__(self, reason: Reason, detail: str, releases: int | None = None) -> None:
@@ -62,7 +64,15 @@ def refusing(reason: Reason, *errors: type[BaseException], releases: int | None 
 class TrainingRequest:
     """What a server asks for: one release, under this name, with at most this epsilon and this clip.
 
-    ``action`` tells several releases of one round apart.
+    Args:
+        run: The name of the run, 1 to 64 letters, digits, ``.``, ``_`` or ``-``.
+        round: The number of the round.
+        action: Tells several releases of one round apart.
+        epsilon: The most epsilon that the server wants; None asks for nothing.
+        clip: The largest clip that the server wants; None asks for nothing.
+
+    >>> TrainingRequest(run="trial", round=3).release
+    'trial/3'
     """
 
     run: str
@@ -93,10 +103,16 @@ class TrainingRequest:
 class Reply:
     """Everything that leaves in answer to one request.
 
-    ``arrays`` are noised; ``numbers`` are the owner's own, and ``seconds`` are told in simulations only; ``releases``
-    counts all releases of this data; ``replayed`` says that the arrays left once before.  ``level`` is how loud the
-    arrays are, which follows from the owner's mechanism, the epsilon and the model's dimension, and not from the data.
-    ``left`` is the share of the budget that is left after this, and ``next_level`` how loud the next reply will be.
+    Attributes:
+        arrays: The noised tensors.
+        numbers: The owner's own numbers, from the owner's file.
+        releases: How many releases of this data there are in all.
+        seconds: How long training took.  It is told in simulations only.
+        replayed: Whether the arrays left once before.
+        level: How loud the arrays are.  This follows from the owner's mechanism, the epsilon and the model's dimension,
+            and not from the data.
+        left: The share of the budget that is left after this reply.
+        next_level: How loud the next reply will be.
     """
 
     arrays: Mapping[str, Tensor]

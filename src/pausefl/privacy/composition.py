@@ -78,6 +78,10 @@ class Leakage:
 def compose(events: Sequence[Event], *, delta: float = 1e-6) -> Leakage:
     """Return what these releases leak together, at this delta for the tight bound.
 
+    Args:
+        events: The releases.
+        delta: The delta of the tight bound.
+
     >>> from pausefl.privacy import Geometric
     >>> schedule = Geometric(budget=40.0, decay=0.04)
     >>> both = compose([Event(schedule.epsilon(i)) for i in range(1, 51)])

@@ -83,6 +83,12 @@ class Schedule(ABC):
 class Geometric(Schedule):
     """The paper's: eps_i = budget (e^decay - 1) e^(-decay i); it never ends.
 
+    Args:
+        budget: Epsilon of all releases together, for life.
+        decay: How fast the shares fall: each is e^-decay times the one before.
+
+    Use it to repeat the paper.  Early releases get most of the budget, and later ones carry more and more noise.
+
     >>> round(float(Geometric(budget=40.0, decay=0.04).spent(50)), 3)
     34.587
     """
@@ -106,6 +112,13 @@ class Geometric(Schedule):
 @dataclass(frozen=True, slots=True)
 class PowerLaw(Schedule):
     """eps_i proportional to i^-exponent, normalised by the zeta function: a long tail that never ends.
+
+    Args:
+        budget: Epsilon of all releases together, for life.
+        exponent: How fast the shares fall, above 1.
+
+    Use it if a client may be asked for very long: in the long run its shares fall more slowly than those of
+    ``Geometric``.
 
     >>> round(PowerLaw(budget=10.0, exponent=2.0).epsilon(1), 3)
     6.079
@@ -131,6 +144,12 @@ class PowerLaw(Schedule):
 @dataclass(frozen=True, slots=True)
 class FixedHorizon(Schedule):
     """Equal shares for a known number of releases; the next one is refused.
+
+    Args:
+        budget: Epsilon of all releases together, for life.
+        releases: How many releases there are.
+
+    Use it if you know how often a client takes part.  docs/choosing.md says why a few equal releases serve a model best.
 
     >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
     Traceback (most recent call last):

@@ -18,6 +18,10 @@ from pausefl.types import BoolArray, BudgetSchedule, FloatArray, IntArray
 def budget_left(schedule: BudgetSchedule, releases: IntArray) -> FloatArray:
     """Return p_k = 1 - spent/budget, which is 1 for a client that released nothing.
 
+    Args:
+        schedule: How a budget is spread over releases.
+        releases: How many releases each client has made.
+
     >>> from pausefl.privacy import Geometric
     >>> budget_left(Geometric(budget=40.0, decay=0.04), np.array([0, 50])).round(4).tolist()
     [1.0, 0.1353]

@@ -19,7 +19,12 @@ from pausefl.types import BudgetSchedule, FloatArray, IntArray, Seconds
 def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: int, zeta: float = 1.0) -> FloatArray:
     """Return zeta·mean + sqrt((m+1) log t / T) after ``rounds`` rounds; infinity for clients never picked.
 
-    A latency that was known without a pick counts among the ``picks`` here: T is how often a client was timed.
+    Args:
+        mean_speed: The mean of tau_min / latency of each client.
+        picks: How often each client was timed.  A latency that was known without a pick counts, too.
+        rounds: How many rounds were played.
+        m: How many clients take part in a round.
+        zeta: Amplifies the mean speed.
 
     >>> upper_confidence(np.array([0.5, 0.0]), np.array([4, 0]), rounds=10, m=3).round(3).tolist()
     [2.017, inf]
@@ -30,7 +35,15 @@ def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: in
 def speed_bonus(picks: IntArray, rounds: int, m: int) -> FloatArray:
     """Return sqrt((m+1) log t / T), by which a client may be faster than its mean; infinity if never timed.
 
+    Args:
+        picks: How often each client was timed.
+        rounds: How many rounds were played.
+        m: How many clients take part in a round.
+
     Deviation: log t is 0 before the first round, too; the paper knows no timing before it.
+
+    >>> speed_bonus(np.array([4, 0]), rounds=10, m=3).round(3).tolist()
+    [1.517, inf]
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         bonus = np.sqrt((m + 1) * math.log(max(rounds, 1)) / picks)
@@ -40,6 +53,13 @@ def speed_bonus(picks: IntArray, rounds: int, m: int) -> FloatArray:
 
 def underuse(shares: FloatArray, picks: IntArray, rounds: int, m: int, beta: float) -> FloatArray:
     """Return g_k = |d|^beta sign(d) with d = m·share - T/t; T/t is 0 before the first round.
+
+    Args:
+        shares: The share of all data that each client holds.
+        picks: How often each client was picked.
+        rounds: How many rounds were played.
+        m: How many clients take part in a round.
+        beta: How sharply little-used data is told from much-used data.
 
     Deviation: the paper bounds g by 1, which fails for a client that holds more than 1/m of all data; the formula is
     kept, and whoever needs the range (the regret bound, the annealer) takes it from the data.
@@ -53,7 +73,14 @@ def underuse(shares: FloatArray, picks: IntArray, rounds: int, m: int, beta: flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """Per client: what it would bring to a set.  ``score`` is (alpha·g + gamma·p)/m, so a set's scores simply add."""
+    """What each client would bring to a set.  Scores are divided by m, so the scores of a set simply add up.
+
+    Attributes:
+        ucb: How fast the client may be.
+        generalization: How underused its data is.
+        privacy: The share of its budget that is left.
+        score: (alpha·generalization + gamma·privacy)/m.
+    """
 
     ucb: FloatArray
     generalization: FloatArray
@@ -63,7 +90,17 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """The weights of the three aims, and how each is measured."""
+    """The weights of the three aims, and how each is measured.
+
+    Args:
+        alpha: The weight of generalization.
+        beta: The exponent of generalization, above 1.
+        gamma: The weight of privacy.
+        zeta: Amplifies measured speed.
+        rho: What each collision within a cluster costs, times alpha.
+        budgets: What is left of each client's budget.
+        tau_min: The smallest possible latency in seconds; None is the smallest seen.
+    """
 
     alpha: float
     beta: float

@@ -18,6 +18,9 @@ from pausefl.types import ClientId, IntArray
 def collisions(clusters: IntArray) -> int:
     """Return the sum over clusters of max(0, members - 1), given the cluster of each member.
 
+    Args:
+        clusters: The cluster of each member of a set.
+
     >>> collisions(np.array([3, 3, 3, 1, 0]))
     2
     """
@@ -27,6 +30,10 @@ def collisions(clusters: IntArray) -> int:
 @dataclass(frozen=True, slots=True)
 class LabelDiversity:
     """``weight`` times the entropy of the pooled label histogram, scaled to 0 … 1; use with ``sa-pause`` or ``brute``.
+
+    Args:
+        histograms: How often each label occurs, for each client.
+        weight: What the largest diversity is worth.
 
     >>> mixed = LabelDiversity({"a": [9, 0], "b": [0, 9], "c": [5, 0]})
     >>> mixed(["a", "b"]), mixed(["a", "c"])

@@ -77,13 +77,18 @@ class OffPolicy:
 def off_policy(run: RunData, policy: str | Policy, *, first: int = 1) -> OffPolicy:
     """Estimate what another policy would be worth in the states of a run whose policy has recorded its chances.
 
+    Args:
+        run: A run whose policy has recorded its chances.
+        policy: The policy to judge, or its name.
+        first: The first round that is judged.
+
     The question is: if it had chosen in each round of this run, with what was known then, what would its members have
     been like?  It does not get to change what is known later, so this is not what a run of its own would give.  What is
     estimated is a mean over members.  The seconds of a round are those of its slowest member, and no such mean: they
     cannot be estimated in this way.  If some members did not answer, the mean latency of the others is a ratio of two
     estimates, with a bias that shrinks like one over the number of rounds; all else is without bias.
 
-    Rounds before ``first`` are not judged.  The intervals hold for many rounds; they are
+    The intervals hold for many rounds; they are
     rather too wide than too narrow.  Where the judged policy may choose a client that had no
     chance, nothing can be said, and it is refused.
 
@@ -109,6 +114,10 @@ def off_policy(run: RunData, policy: str | Policy, *, first: int = 1) -> OffPoli
 
 def estimates(rounds: Sequence[LoggedRound], *, tau_min: Seconds) -> dict[str, Estimates]:
     """Return the estimates by measure; for logs of your own, in which clients are numbered from 0.
+
+    Args:
+        rounds: The logged rounds, 2 or more.
+        tau_min: The smallest possible latency in seconds.
 
     >>> two = np.array([0, 1])
     >>> log = [

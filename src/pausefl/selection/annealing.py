@@ -38,6 +38,16 @@ _PIECE, _SET_PIECE = 20_000, 32  # steps between two looks at the clock
 class Annealer:
     """How to anneal: budget (``steps``, or ``seconds`` of real time), temperature scale/(kappa·log(1+j)), graph.
 
+    Args:
+        steps: How many steps to take.
+        seconds: How many seconds of real time to take.
+        kappa: Divides the temperature.
+        scale: The constant C of the temperature.
+        set_range: The range of the set terms, for the paper's C: alpha·(2 + rho·(m-1)) + gamma.
+        omega: Added to C, so that the temperature is never 0.
+        graph: ``"tailored"`` or ``"vanilla"``: which sets are neighbours.
+        restarts: Whether to begin again from other sets.
+
     C is ``scale``, if given; else, with ``set_range``, the paper's: the spread of the ucb plus this range of the set
     terms, alpha·(2 + rho·(m-1)) + gamma; else top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it
     takes a hundred steps per client, between 100,000 and 2,000,000 (twenty, between 2,000 and 20,000, where each costs
@@ -99,7 +109,27 @@ def anneal(
     rng: np.random.Generator,
     clock: Callable[[], Seconds] = time.perf_counter,
 ) -> Solution:
-    """Search for a set that maximises the objective; ``start`` is m indices, "random", or None for the default starts.
+    """Search for a set that maximises the objective, by simulated annealing.
+
+    Args:
+        ucb: How fast each client may be; infinite for clients never observed.
+        score: What each client adds to a set.
+        m: How many clients to choose.
+        clusters: The cluster of each client.
+        collision: What each collision within a cluster costs.
+        phi: A function of your own, of the positions of a set, that is added.
+        steps: How many steps to take; None decides by the number of clients.
+        seconds: How many seconds of real time to take.  The result is then not repeatable.
+        kappa: Divides the temperature.
+        scale: The constant C of the temperature; None works it out.
+        set_range: How far apart two sets can be in all terms but speed, for the paper's C.
+        graph: ``"tailored"`` or ``"vanilla"``: which sets are neighbours.
+        restarts: Whether to begin again from other sets.
+        start: m positions, ``"random"``, or None for the default starts.
+        rng: The source of all randomness.
+        clock: The clock for ``seconds``, for tests.
+
+    Use it for rewards that the exact solver cannot take, and to reproduce SA-PAUSE.  See :class:`Annealer`.
 
     >>> rng = np.random.default_rng(0)
     >>> anneal(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2, rng=rng).members.tolist()

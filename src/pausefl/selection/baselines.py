@@ -45,7 +45,8 @@ class All(Policy):
 class Fastest(Policy):
     """The m clients with the smallest known expected latency: an oracle that a real server does not have.
 
-    ``expected`` maps client ids to seconds; a sequence stands for the ids 0, 1, 2, ….
+    Args:
+        expected: The expected seconds of each client, by id; a sequence stands for the ids 0, 1, 2, ….
     """
 
     name: ClassVar[str] = "fastest"

@@ -29,6 +29,17 @@ def solve_brute(
 ) -> Solution:
     """Return the best of all C(K, m) sets; ties as everywhere.
 
+    Args:
+        ucb: How fast each client may be; infinite for clients never observed.
+        score: What each client adds to a set.
+        m: How many clients to choose.
+        clusters: The cluster of each client.
+        collision: What each collision within a cluster costs.
+        phi: A function of your own, of the positions of a set, that is added.
+        rng: Decides between sets that are equally good.
+
+    Use it to check others, on small networks.
+
     >>> solve_brute(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2).members.tolist()
     [1, 2]
     """

@@ -58,6 +58,9 @@ class ClusteredBySize(Policy):
 class ClusteredBySimilarity(Policy):
     """Fraboni et al., Alg. 2: clients whose last updates are alike share a bin, so that they rarely train together.
 
+    Args:
+        metric: How alike two updates are: ``"angle"``, ``"l2"`` or ``"l1"``.
+
     It learns from ``Selector.observe(…, updates={id: vector})``; clients that never sent one count as zero updates.
     """
 

@@ -41,6 +41,16 @@ def solve_exact(
 ) -> Solution:
     """Return the optimum of min(ucb[S]) + sum(score[S]) - collision·sum_r max(0, |S ∩ C_r| - 1) over |S| = m.
 
+    Args:
+        ucb: How fast each client may be; infinite for clients never observed.
+        score: What each client adds to a set.
+        m: How many clients to choose.
+        clusters: The cluster of each client.
+        collision: What each collision within a cluster costs.
+        rng: Decides between sets that are equally good.
+
+    Use it wherever the reward is a sum over clients and cluster penalties.
+
     >>> solve_exact(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2).members.tolist()
     [1, 2]
     >>> solve_exact(np.ones(3), np.array([3.0, 2.0, 1.0]), 2, clusters=np.array([0, 0, 1]), collision=2.0).value

@@ -31,6 +31,14 @@ Tickets: TypeAlias = Callable[[IntArray], KeyArray]
 class Objective:
     """Maximise min(ucb[S]) + sum(score[S]) - collision·sum_r max(0, |S ∩ C_r| - 1) + phi(S) over all S with |S| = m.
 
+    Args:
+        ucb: How fast each client may be; infinite for clients never observed.
+        score: What each client adds to a set.
+        m: How many clients to choose.
+        clusters: The cluster of each client.
+        collision: What each collision within a cluster costs.
+        phi: A function of your own, of the positions of a set, that is added.
+
     >>> objective = Objective(np.array([1.0, 2.0, 3.0]), np.array([5.0, 0.0, 1.0]), m=2)
     >>> objective.solution(np.array([2, 0])).value
     7.0
@@ -129,7 +137,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A set and what it is worth; ``weights`` is set only by policies that draw with replacement (and sums to 1)."""
+    """A set of clients, and what it is worth.
+
+    Attributes:
+        members: The positions of the clients, in ascending order.
+        minimum: The smallest ucb of the members.
+        rest: Everything else that the set is worth.
+        weights: The weights of the members, which sum to 1.  Only policies that draw with replacement set them.
+    """
 
     members: IntArray
     minimum: float

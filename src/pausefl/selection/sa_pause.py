@@ -19,7 +19,12 @@ PUBLISHED_KAPPA = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SaPause(Policy):
-    """SA-PAUSE: the same reward by annealing; takes any set function."""
+    """SA-PAUSE: the same reward by annealing; takes any set function.
+
+    Args:
+        how: How to anneal.
+        start: ``"random"``, or None for the default starts.
+    """
 
     name: ClassVar[str] = "sa-pause"
     needs = frozenset({"latency", "sizes"})
@@ -50,8 +55,12 @@ class SaPause(Policy):
 class SaPauseAsPublished(Policy):
     """SA-PAUSE as published: one chain from a random set, at the paper's temperature C / (``kappa``·log(1+j)).
 
-    C is the spread of the ucb plus the range that the weights give the other terms (``Candidates.set_range``).  With
-    ``steps`` left out it takes as many as ``sa-pause``.  Use it to reproduce the paper; ``sa-pause`` finds better sets.
+    Args:
+        steps: How many steps to take; None takes as many as ``sa-pause``.
+        kappa: Divides the temperature.
+
+    C is the spread of the ucb plus the range that the weights give the other terms (``Candidates.set_range``).  Use it
+    to reproduce the paper; ``sa-pause`` finds better sets.
     """
 
     name: ClassVar[str] = "sa-pause-as-published"

@@ -19,6 +19,10 @@ _KEPT = 500
 class Deadline:
     """A deadline that follows the clients: ``slack`` times the ``quantile`` of the last 500 latencies.
 
+    Args:
+        quantile: The share of the last 500 latencies that the deadline must cover before ``slack``.
+        slack: By how much that latency is multiplied.
+
     Before five latencies are known there is none.  Tell it of every answer, of late ones with their true seconds.
     Otherwise it would only know answers below the deadline, and the deadline could only get shorter.  Whoever was never
     heard of counts as one that took as long as the deadline.  So once more than 1 - ``quantile`` of the last 500 have

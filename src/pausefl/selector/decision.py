@@ -29,9 +29,16 @@ _BLOCK = 1 << 15
 class Selection:
     """Who takes part in a round, and why.
 
-    ``terms`` says what each part of the reward contributed (their sum is ``value``); ``weights`` is set only by
-    policies that draw with replacement, and then replaces the usual aggregation weights.  ``reasons`` has the numbers
-    behind each member, by id, and who came closest and was left out: see :class:`~pausefl.selector.reasons.Reasons`.
+    Attributes:
+        round: The number of the round, from 1.
+        members: The ids of the clients that take part.
+        value: The reward of the set.
+        terms: What each part of the reward contributed.  Their sum is ``value``.
+        reasons: The numbers behind each member, by id, and who came closest and was left out: see
+            :class:`~pausefl.selector.reasons.Reasons`.
+        weights: Replaces the usual aggregation weights.  Only policies that draw with replacement set it.
+
+    Iterating over it gives the ids.
     """
 
     round: int

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class RoundLog:
     """One line per observed round, appended whole and durably.
 
+    Args:
+        path: The file.
+
     A line is written with a single call and synced to the disk, so a process that is killed leaves whole lines.  What a
     crash of the machine left of a line is cut off when the log is opened again.
 

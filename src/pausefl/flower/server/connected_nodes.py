@@ -19,8 +19,15 @@ def connected(
 ) -> dict[ClientId, float]:  # fmt: skip
     """Return the ids of the nodes that are connected, each with one example, as soon as they are ``least`` or more.
 
-    A server app may start before its nodes are there, in a simulation too; ``wait`` is for how many seconds.  Clock and
-    sleep are arguments for tests.  For selection without privacy, by ``PauseStrategy(…, names="node")``:
+    Args:
+        grid: The grid of the server app.
+        least: How many nodes must be connected.
+        wait: For how many seconds to wait for them.  A server app may start before its nodes are there, in a simulation
+            too.
+        clock: The clock, for tests.
+        sleep: How to wait, for tests.
+
+    Use it for selection without privacy, with ``PauseStrategy(…, names="node")``:
 
     >>> from pausefl.flower.testing import MemoryGrid
     >>> connected(MemoryGrid({7: lambda message: None, 2**63: lambda message: None}), 2)

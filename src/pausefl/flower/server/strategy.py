@@ -49,24 +49,37 @@ _LATE = "late"
 class PauseStrategy(Strategy):
     """Wraps any Flower strategy: it sees, in each round, only the nodes that the selector chose.
 
-    ``latency``: see :data:`~pausefl.flower.server.replies.Latency`.  ``names``: how nodes are recognised, see
-    :mod:`~pausefl.flower.server.clients_and_nodes`.  ``newcomers``: nodes that the selector does not know are left
-    alone, or with ``"join"`` are clients from then on.  ``fewer``: with fewer candidates than the selector wants, an
-    ``"error"`` after ``wait`` seconds, or a ``"smaller"`` round.  ``checkpoint``: a file, written after each round;
-    if it is there, ``start`` goes on from it.  ``epsilon``, ``clip``: asks clients to use at most these; it can make
-    them stricter, and never less strict.  ``aggregation``, ``step``, ``average``: what the server makes of the updates,
-    see :class:`~pausefl.privacy.aggregation.Aggregation`; with ``"matched"`` the replies' noise sets the weights by
-    which the inner strategy averages, and how far the model moves towards what it returns.  An inner strategy that
-    does not weigh replies gets the step only.  ``rehearse``: before the first round of a run, but not after a
-    resume, all clients at once are asked to work on made-up data, so that the selector knows how fast they are.
-
-    ``over_select``: so many times as many nodes are asked as the selector picks per round, rounded up.
-    ``close_after``: the round closes at so many sound answers; None is the selector's number if more are asked, else
-    all.  ``deadline``: seconds after which a round closes in any case, or a
-    :class:`~pausefl.selector.deadline.Deadline` that learns them; never more than the ``timeout`` of ``start``.
-    ``late``: replies that come after that are looked for in the next rounds.  With ``"use"`` the update of a sound one
-    is added to the current model and averaged with weight 1/(1 + rounds late).  With ``"waste"`` it is only counted.
-    Its client has paid for it either way.
+    Args:
+        inner: The strategy that makes messages and averages replies, for example ``FedAvg()``.  Its own sampling must
+            be off.
+        selector: Decides who takes part.
+        latency: How the time of a client is measured, see :data:`~pausefl.flower.server.replies.Latency`.
+        names: How the server recognises nodes, see :mod:`~pausefl.flower.server.clients_and_nodes`.
+        newcomers: What happens to nodes that the selector does not know: ``"ignore"`` leaves them alone, and with
+            ``"join"`` they are clients from then on.
+        fewer: What happens if there are fewer candidates than the selector wants after ``wait`` seconds: an
+            ``"error"``, or a ``"smaller"`` round.
+        wait: For how many seconds the server waits for nodes.
+        poll: Seconds between two looks for replies.  A measured latency is no more exact than this.
+        checkpoint: A file that is written after each round.  If it is there, ``start`` goes on from it.
+        epsilon: Asks clients to use at most this epsilon per release.  Clients ignore a value above their own.
+        clip: Asks clients to use at most this clip.  Clients ignore a value above their own.
+        aggregation: With ``"matched"`` the noise of the replies sets the weights by which the inner strategy averages,
+            and how far the model moves towards what it returns, see :class:`~pausefl.privacy.aggregation.Aggregation`.
+            An inner strategy that does not weigh replies gets the step only.
+        step: How far the model moves towards what the inner strategy returns.
+        average: Above 0, a mean of the models is evaluated and returned.  Clients go on from the latest model.
+        rehearse: Before the first round of a run, but not after a resume, all clients at once are asked to work on
+            made-up data.  Then the selector knows how fast they are.
+        over_select: How many nodes are asked, as a multiple of what the selector picks per round, rounded up.
+        close_after: The round closes after this many sound answers.  None is the selector's number if more are asked,
+            else all.
+        deadline: Seconds after which a round closes in any case, or a :class:`~pausefl.selector.deadline.Deadline` that
+            learns them.  It is never more than the ``timeout`` of ``start``.
+        late: What happens to replies that come after their round has closed.  The server looks for them in the next
+            rounds.  With ``"use"`` the update of a sound one is added to the current model and averaged with weight
+            1/(1 + rounds late).  With ``"waste"`` it is only counted.  Its client has paid for it either way.
+        seed: Decides the latencies that a model of ``latency`` draws.
 
     The first answer of a node includes the start of its processes, so its latency is provisional: it counts until there
     is another one.
@@ -74,6 +87,11 @@ class PauseStrategy(Strategy):
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
     counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
     the run ends.
+
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> strategy = PauseStrategy(FedAvg(fraction_evaluate=0.0), Selector({"a": 120, "b": 300, "c": 80}, per_round=2))
+    >>> strategy.history  # strategy.start(grid, arrays, num_rounds=50) plays rounds
+    ()
     """
 
     def __init__(

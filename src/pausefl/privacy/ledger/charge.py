@@ -33,14 +33,24 @@ _EXAMPLES = {"subject": "name the data, e.g. 'clinic-7'", "release": "name it, e
 class Charge:
     """One row: this release of a subject's data was its ``play``-th, and adds ``epsilon`` and ``delta`` to the account.
 
-    Where releases are paid in ``rho``, their epsilon is by how much the account's epsilon rises, at the delta that the
-    first release brings for all of them; ``rho`` is 0 where epsilon itself is added up.
-
-    ``budget``, ``schedule`` and ``unit`` are those fixed at the subject's first reservation.  The unit, ``delta``,
-    ``loss`` (the shape of the privacy loss), ``least`` (the smallest epsilon the mechanism can do), ``mechanism`` and
-    ``noise`` follow from the mechanism and the source that were named; if none was, they are unstated, and delta counts
-    as 0.  ``dimension`` is how many coordinates leave; 0 if that was not stated.  ``time`` is what the ledger's clock
-    said, for the auditor only: nothing is decided by it.  A release called "retired" only spends what is left.
+    Attributes:
+        subject: Whose data it is.
+        release: The name of the release.  One called "retired" only spends what is left.
+        play: Which release of the subject this is: 1, 2, 3, ….
+        epsilon: What it adds to the account.  Where releases are paid in rho, it is by how much the epsilon of the
+            account rises, at the delta that the first release brings for all of them.
+        delta: What it adds to the delta of the account.
+        rho: What it costs in rho; 0 where epsilon itself is added up.
+        budget: The budget, fixed at the first reservation.
+        schedule: The schedule, fixed at the first reservation.
+        unit: What is protected, fixed at the first reservation.
+        dimension: How many coordinates leave; 0 if that was not stated.
+        loss: The shape of the privacy loss.
+        least: The smallest epsilon that the mechanism can do.
+        mechanism: The mechanism.  If none was named, it, the unit, the loss and the noise are unstated, and delta
+            counts as 0.
+        noise: Where the noise came from.
+        time: What the ledger's clock said, for the auditor only: nothing is decided by it.
     """
 
     subject: str

@@ -47,9 +47,17 @@ def release_price(
 ) -> Price:  # fmt: skip
     """Return what the subject's ``play``-th release costs, or refuse: the one rule, of ledger and simulator.
 
-    ``deltas`` are those of its earlier releases, and ``rho`` is what they cost in all.  A price at which the mechanism
-    would refuse to release is refused too: it would be spent for nothing.  ``whole`` is the budget for life, where the
-    schedule spreads only a part of it and :func:`signal_price` charges the rest.
+    Args:
+        schedule: How the subject's budget is spread over its releases.
+        play: Which release of the subject this is: 1, 2, 3, ….
+        mechanism: The mechanism that will make the release, if it is known.
+        deltas: The deltas of the subject's earlier releases.
+        rho: What the earlier releases cost in rho, in all.
+        subject: Whose release it is, for the message of an error.
+        whole: The budget for life, where the schedule spreads only a part of it and :func:`signal_price` charges the
+            rest.
+
+    A price at which the mechanism would refuse to release is refused too: it would be spent for nothing.
 
     >>> from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit
     >>> round(release_price(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], 0.0, "clinic-7").epsilon, 6)

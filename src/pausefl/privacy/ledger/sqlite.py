@@ -58,6 +58,12 @@ _NAMED = "SELECT 1 FROM charges WHERE subject = ? AND release = ?"
 class SqliteLedger:
     """Charges of any number of subjects, durable before release, safe among processes, threads and forks.
 
+    Args:
+        path: The file of a ledger that exists; :meth:`create` makes one.
+        clock: Says the time of each row.  It is an argument so that a test or a simulation can hold it still; a real
+            client needs the real one.
+        timeout: For how many seconds to wait while another process uses the ledger.
+
     A subject is the identity of a data set, not of a run.
 
     Law: ``reserve`` returns only when the charge is kept for good.  The plays of a subject are 1, 2, 3, … without gaps;
@@ -77,8 +83,6 @@ class SqliteLedger:
 
     A ledger is made once, by :meth:`create`.  It has a random ``id`` and a purpose, to which every hash is bound.
     Opening never makes one: a ledger that is missing is a fault, because a new one would be a second budget.
-
-    The clock is an argument so that a test or a simulation can hold it still; a real client needs the real one.
 
     >>> import tempfile
     >>> from pausefl.privacy import Geometric

@@ -60,6 +60,11 @@ class Statement:
 def statement(ledger: SqliteLedger, subject: str, *, delta: float = 1e-6) -> Statement:
     """Return the account of a subject that has been charged at least once.
 
+    Args:
+        ledger: The ledger.
+        subject: Whose account it is.
+        delta: The delta of the tight bound.
+
     >>> import tempfile
     >>> from pausefl.privacy import FixedHorizon, Laplace, SqliteLedger
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -34,12 +34,14 @@ _BLOCK = 1 << 16
 class Guarantee:
     """What holds: for any two neighbouring inputs the outputs differ by at most e^epsilon, up to ``delta``.
 
-    ``unit`` says which inputs are neighbours.  With ``update`` *any* two are (local DP of the whole update).  With
-    ``coordinate`` they differ in one coordinate of the update; basic composition then gives d x epsilon for the whole
-    update, which :meth:`whole_update` spells out.  With ``record`` one record of the data set is replaced by another,
-    and the number of records is the same; nothing is promised about the data set as a whole.
-
-    ``bound`` is the largest norm of what is protected: of an update, or of one record's contribution to it.
+    Attributes:
+        unit: Which inputs are neighbours.  With ``update`` *any* two are (local DP of the whole update).  With
+            ``coordinate`` they differ in one coordinate of the update; basic composition then gives d x epsilon for the
+            whole update, which :meth:`whole_update` spells out.  With ``record`` one record of the data set is replaced
+            by another, and the number of records is the same; nothing is promised about the data set as a whole.
+        norm: The name of the norm in which ``bound`` is measured.
+        bound: The largest norm of what is protected: of an update, or of one record's contribution to it.
+        delta: How likely the promise may fail; 0 is never.
 
     >>> Guarantee("coordinate", "linf", 0.0015).sentence(1.5, 25_818)
     'epsilon = 1.5 per coordinate, any two inputs, linf norm at most 0.0015; whole update (d = 25818): 38727'
@@ -98,7 +100,16 @@ class NoiseLevel:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What may leave, and what is to be said about it."""
+    """What may leave, and what is to be said about it.
+
+    Attributes:
+        update: The noised update: this may leave.
+        epsilon: What this release may leak.
+        dimension: How many numbers of the update leave.
+        mechanism: The name of the mechanism.
+        guarantee: What holds for this release.
+        noise: Where the noise came from.
+    """
 
     update: dict[str, Tensor] | Tensor
     epsilon: Epsilon

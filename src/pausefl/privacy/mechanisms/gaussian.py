@@ -27,13 +27,18 @@ _CLOSE = 2e-5
 class Gaussian(Mechanism):
     """Scale to an L2 norm of at most ``l2``, then add the least Gaussian noise that gives (epsilon, delta).
 
-    With ``unit="update"`` the update is scaled.  With ``unit="record"`` the contribution of each record is, and what is
-    noised is their sum; neighbours differ in one replaced record.  Either way two inputs differ by up to 2 x l2, and
-    the noise is calibrated to that.
+    Args:
+        l2: The largest norm of the update, or of one record's contribution to it.
+        delta: How likely the promise may fail: for each release with ``account="sum"``, for all releases together with
+            ``"zcdp"``.
+        unit: ``"update"`` scales and noises the update.  ``"record"`` scales the contribution of each record and noises
+            their sum; neighbours differ in one replaced record.
+        account: How releases add up.  With ``"sum"`` their epsilons and deltas are added.  With ``"zcdp"`` they are
+            paid in rho, which is much cheaper for many releases.  Left out, records are paid in rho and updates are
+            added up.
 
-    ``account`` says how releases add up.  With ``"sum"`` ``delta`` is that of each release.  With ``"zcdp"`` it is that
-    of all releases together, and they are paid in rho, which is much cheaper for many releases.  Left out, records are
-    paid in rho and updates are added up.
+    Use it with ``unit="record"`` to protect single records.  In both units two inputs differ by up to 2 x l2, and the
+    noise is calibrated to that.
 
     >>> round(Gaussian(l2=1.0, delta=1e-5).sigma(1.0), 3)
     7.461

@@ -22,9 +22,15 @@ from pausefl.types import Epsilon, FloatArray
 class Laplace(Mechanism):
     """Clip, then add Laplace noise: pure epsilon-LDP.
 
-    ``Laplace(unit="coordinate", width=w)`` clamps every coordinate to ±w/2 and adds scale w/epsilon: the paper's
-    experiments, and a promise about one coordinate only.  ``Laplace(unit="update", l1=C)`` scales the update to an L1
-    norm of at most C and adds scale 2C/epsilon, since two such updates differ by up to 2C: the real promise.
+    Args:
+        unit: ``"coordinate"`` for the experiments of the paper, which promises something about one coordinate only;
+            ``"update"`` for the real promise.
+        width: With ``unit="coordinate"``: every coordinate is clamped to ±width/2, and the noise has scale
+            width/epsilon.
+        l1: With ``unit="update"``: the update is scaled to an L1 norm of at most l1.  Two such updates differ by up to
+            2 l1, so the noise has scale 2 l1/epsilon.
+
+    Use it to repeat the paper.  For the whole update :class:`~pausefl.privacy.PrivUnit` needs far less noise.
 
     >>> from pausefl.privacy import SimulatedNoise
     >>> mechanism = Laplace(unit="coordinate", width=0.003)

@@ -69,6 +69,9 @@ class Noise(ABC):
 class SimulatedNoise(Noise):
     """Seeded numpy noise, for simulations: who knows the seed takes it off again, and its low bits betray the input.
 
+    Args:
+        generator: Where the random numbers come from.
+
     >>> vector = np.zeros(3)
     >>> SimulatedNoise(np.random.default_rng(7)).laplace(vector, 1.0, 1.0, coordinates=3)
     >>> vector.round(3).tolist()

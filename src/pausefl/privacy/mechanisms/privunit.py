@@ -29,10 +29,15 @@ _CHANCES = 2**62
 class PrivUnit(Mechanism):
     """Release a random vector that leans towards the update's direction, scaled so that its mean is right.
 
-    ``norm="fixed"``: only the direction counts; the mean is l2 x update / ||update||.  ``norm="private"``: the norm,
-    clipped to l2, is released too, under its own share of epsilon, and the mean is the clipped update; the share is
-    the one of least error unless ``norm_share`` says otherwise.  A zero update has no direction: a random one takes its
-    place, drawn by the client; the mean is zero.
+    Args:
+        l2: The length of the mean with ``norm="fixed"``, and the largest norm of an update with ``norm="private"``.
+        norm: With ``"fixed"`` only the direction counts, and the mean is l2 x update / ||update||.  With ``"private"``
+            the norm, clipped to l2, is released too, under its own share of epsilon, and the mean is the clipped
+            update.
+        norm_share: The share of epsilon that the norm gets; None is the share of least error.
+
+    Use it to protect the whole update.  A zero update has no direction: a random one takes its place, drawn by the
+    client; the mean is zero.
 
     Law: for unit u, E[output] = l2 u and E||output / l2 - u||^2 = ``error(d, epsilon)`` with a fixed norm.
 

@@ -23,6 +23,10 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Layers:
     """The tensors an update must have, no more and no fewer, and which of them never leave.
 
+    Args:
+        shapes: The shape of each tensor, by name.
+        local: The names of tensors that never leave.
+
     Names and shapes come from the model, which the server knows, so they tell nothing of the data.
 
     >>> model = {"fc.weight": np.zeros((2, 3)), "bn.weight": np.ones(2), "bn.running_mean": np.zeros(2)}
