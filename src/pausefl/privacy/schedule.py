@@ -149,7 +149,7 @@ class FixedHorizon(Schedule):
         budget: Epsilon of all releases together, for life.
         releases: How many releases there are.
 
-    Use it if you know how often a client takes part.  docs/choosing.md says why a few equal releases serve a model best.
+    Use it if you know how often a client takes part: docs/choosing.md says why few, equal releases serve a model best.
 
     >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
     Traceback (most recent call last):
