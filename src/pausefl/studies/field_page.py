@@ -17,7 +17,7 @@ OURS, TOLD = "pause-auto", "fastest"
 """The policy that the others are compared with, and the one that is told what nobody knows."""
 
 USE_WHEN = {
-    "fastest": "never in earnest: it shows what perfect knowledge of the network would gain",
+    "fastest": "never in a real network: it shows what perfect knowledge of the network would gain",
     "pause-auto": "when you want the shortest time to a good model and have no weights to set",
     "rbcs-f": "when rounds should be short and every client is promised the same share of them",
     "bsfl": "when budgets are no concern and you set the weights by hand",
@@ -27,8 +27,8 @@ USE_WHEN = {
     "fedcs": "when rounds have a hard deadline and all clients hold the same kind of data",
     "cs-ucb-q": "when each client is promised a share of the rounds that fits its data",
     "tifl": "when clients fall into clear classes of speed and accuracies may leave them un-noised",
-    "clustered": "when data is very unequal and the network so rough that speed cannot be known",
-    "random": "as the baseline, and when later policies shall be judged by your logs",
+    "clustered": "when data is very unequal and the network is so rough that nobody can know who is fast",
+    "random": "as the baseline, and when you want to judge other policies later by your logs",
     "refl": "when clients are rarely there and there is no time to measure them",
     "rpow-d": "when losses may leave the clients un-noised and data is unequal; it asks for the fewest of them",
     "afl": "when losses may leave the clients un-noised and every client must stay in reach",
@@ -43,13 +43,14 @@ _INTRODUCTION = """\
 
 Made with `{made_with}`. Every policy plays the same {settings} settings with the same {seeds} seeds. A client has the
 same budget for life under every policy: epsilon 10 for its whole update, or epsilon 1 for any one record (delta 1e-5).
-Policies that feed on losses or accuracies get them noised, and pay for them from that budget.
-[Which policy](policies.md) says what each of them needs.
+Some policies need losses or accuracies. They get them with noise, and the clients pay for them from that budget. [Which
+policy](policies.md) says what each of them needs.
 
-The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A rough network has
-the target of the stable one. Seconds are those of the virtual clock, and a rehearsal counts. A run that never gets to
-the target counts as long as the longest run in that setting, which flatters it. `fastest` is told the true mean
-latencies, which nobody knows in a real network. It is a bound, and takes no place.
+The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A setting with a
+rough network has the same target as the one with a stable network. Seconds are those of the virtual clock, and a
+rehearsal counts. If a run never gets to the target, the time of the longest run in that setting counts. This makes such
+a run look better than it is. `fastest` is told the true mean latencies, which nobody knows in a real network. So it
+only shows what would be possible, and is not ranked.
 
 **`{ours}` is first in {ahead} of {settings} settings.** Its three numbers were chosen by trials on MNIST, which half of
 these settings use. [The rule was changed once](weights.md) after the runs of this page had been seen for the first
@@ -57,10 +58,10 @@ time. Before, it was first in 11 of them.
 
 ## All policies
 
-*Times as long*: how long a policy needs to the target, beside `{ours}` with the same seed (geometric mean over
-settings, 95 % interval over settings). *By chance*: how likely so large a difference is between equal policies
-(Student's t on logarithms, Holm's correction for {others} comparisons). *Worst tenth*: accuracy on the tenth of the
-clients that the final model serves worst.
+*Times as long*: how many times as long as `{ours}` a policy needs to the target, with the same seed (geometric mean
+over settings, 95 % interval over settings). *By chance*: if two policies were equally fast, how likely so large a
+difference would be (Student's t on logarithms, Holm's correction for {others} comparisons). *Worst tenth*: the accuracy
+on the tenth of the clients that the final model serves worst.
 """.splitlines()
 
 _BY_SETTING = f"Seconds to the target. {EXPLAINED}"
@@ -69,10 +70,10 @@ _WHY_NOT = """\
 ## Where pause-auto is not first, and the likely reason
 
 - **Rough network, whole update protected** (3 settings). A twentieth of all answers never arrives. With 15 members more
-  than half of the rounds wait for the deadline, whoever is chosen. So speed can hardly be bought, and most policies lie
-  close together. With equal data `refl` is first: it needs no rehearsal. With unequal data `clustered` is first: it
-  draws the most even sample, while `pause-auto` gives up evenness for a speed that it does not get. In such a network,
-  ask more clients than you wait for (`server.over_select`, `server.close_after`).
+  than half of the rounds wait for the deadline, whoever is chosen. So no choice makes rounds much shorter, and most
+  policies lie close together. With equal data `refl` is first: it needs no rehearsal. With unequal data `clustered` is
+  first: it draws the most even sample, while `pause-auto` gives up evenness for a speed that it does not get. In such a
+  network, ask more clients than you wait for (`server.over_select`, `server.close_after`).
 - **Unequal data, rough network, single records protected** (2 settings). Speed gains little here, too. Policies that
   promise a share of the rounds (`rbcs-f`) or look for clients that the model serves badly (`rpow-d`, `afl`, `pow-d`)
   use the data better. Protecting single records takes little noise, so a noised loss still says something.
@@ -80,7 +81,7 @@ _WHY_NOT = """\
   unequal data are ahead by less than a second.
 
 Where the whole update is protected, `pow-d`, `rpow-d` and `afl` are behind `random` in every setting. They look at
-losses alone, and one bit per loss is all that a client can afford there. That budget is missing for the updates. `oort`
+losses alone, and a client can afford only one bit per loss there. What the bit costs is missing for the updates. `oort`
 and `tifl` also look at speed. Their median time is shorter than that of `random` on the stable network, though some of
 their runs with unequal data fail, and longer on the rough one. `cpow-d` equals `pow-d` in all these runs, because their
 clients train on all of their data at once, so that one minibatch is all of it.
