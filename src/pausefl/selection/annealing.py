@@ -52,6 +52,9 @@ class Annealer:
     terms, alpha·(2 + rho·(m-1)) + gamma; else top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it
     takes a hundred steps per client, between 100,000 and 2,000,000 (twenty, between 2,000 and 20,000, where each costs
     a call of a set function), and stops early when every threshold was tried.
+
+    >>> Annealer().budget(count=30, set_function=False)
+    100000
     """
 
     steps: int | None = None

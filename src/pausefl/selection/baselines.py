@@ -14,7 +14,15 @@ from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 
 
 class Random(Policy):
-    """m clients uniformly at random, without replacement."""
+    """m clients uniformly at random, without replacement.
+
+    Use it as a baseline: it needs to know nothing, and its chances are known.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Random())
+    >>> sel.select().members
+    ('b', 'c')
+    """
 
     __slots__ = ()
     name: ClassVar[str] = "random"
@@ -30,7 +38,15 @@ class Random(Policy):
 
 
 class All(Policy):
-    """Everybody who is available, every round (FedAvg)."""
+    """Everybody who is available, every round (FedAvg).
+
+    Use it with few clients and enough time: ``per_round`` does not count.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=All())
+    >>> sel.select().members
+    ('a', 'b', 'c', 'd')
+    """
 
     __slots__ = ()
     name: ClassVar[str] = "all"
@@ -47,6 +63,11 @@ class Fastest(Policy):
 
     Args:
         expected: The expected seconds of each client, by id; a sequence stands for the ids 0, 1, 2, ….
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Fastest({"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}))
+    >>> sel.select().members
+    ('a', 'b')
     """
 
     name: ClassVar[str] = "fastest"

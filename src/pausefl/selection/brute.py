@@ -81,7 +81,13 @@ def _best_of(objective: Objective, sets: IntArray) -> IntArray:
 
 
 class Brute(Policy):
-    """PAUSE by exhaustive search, for any reward; feasible for K up to about 30."""
+    """PAUSE by exhaustive search, for any reward; feasible for K up to about 30.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Brute())
+    >>> sel.select().members
+    ('b', 'd')
+    """
 
     __slots__ = ()
     name: ClassVar[str] = "brute"

@@ -28,7 +28,15 @@ _MOST_FOR_TREE = 10_000
 
 
 class ClusteredBySize(Policy):
-    """Fraboni et al., Alg. 1: bins are filled in order of falling data size."""
+    """Fraboni et al., Alg. 1: bins are filled in order of falling data size.
+
+    Use it for an unbiased average with less variance than :class:`Random` gives.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=ClusteredBySize())
+    >>> sel.select().members
+    ('b', 'd')
+    """
 
     __slots__ = ()
     name: ClassVar[str] = "clustered"
@@ -62,6 +70,11 @@ class ClusteredBySimilarity(Policy):
         metric: How alike two updates are: ``"angle"``, ``"l2"`` or ``"l1"``.
 
     It learns from ``Selector.observe(…, updates={id: vector})``; clients that never sent one count as zero updates.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=ClusteredBySimilarity())
+    >>> sel.select().members
+    ('b', 'd')
     """
 
     name: ClassVar[str] = "clustered-similarity"

@@ -24,6 +24,11 @@ class SaPause(Policy):
     Args:
         how: How to anneal.
         start: ``"random"``, or None for the default starts.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=SaPause())
+    >>> sel.select().members
+    ('b', 'd')
     """
 
     name: ClassVar[str] = "sa-pause"
@@ -61,6 +66,11 @@ class SaPauseAsPublished(Policy):
 
     C is the spread of the ucb plus the range that the weights give the other terms (``Candidates.set_range``).  Use it
     to reproduce the paper; ``sa-pause`` finds better sets.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=SaPauseAsPublished())
+    >>> sel.select().members
+    ('b', 'd')
     """
 
     name: ClassVar[str] = "sa-pause-as-published"

@@ -32,6 +32,11 @@ class ActiveFL(Policy):
         dropped: Share of the candidates with the lowest values that only the uniform draw can choose: alpha_1.
         sharpness: How much a higher value counts: alpha_2.
         uniform: Share of a round that is drawn uniformly: alpha_3.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=ActiveFL())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     name: ClassVar[str] = "afl"

@@ -18,6 +18,11 @@ class BanditScheduling(Policy):
     """BSFL: maximise min(ucb) + (alpha/m)·Σ generalization, solved exactly: PAUSE with gamma = 0.
 
     ``alpha``, ``beta`` and ``zeta`` are the selector's; its ``gamma`` and ``rho`` do not count.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=BanditScheduling())
+    >>> sel.select().members
+    ('b', 'd')
     """
 
     __slots__ = ()

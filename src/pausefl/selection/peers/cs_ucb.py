@@ -31,6 +31,11 @@ class CsUcb(Policy):
     Args:
         tau_max: The seconds at which a speed is 0; a client whose mean is longer has the speed 0, too.  None: the
             slowest answer seen.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=CsUcb())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     name: ClassVar[str] = "cs-ucb"
@@ -60,6 +65,11 @@ class CsUcbQ(Policy):
         queue_weight: How much the queue counts against speed: β, from 0 to 1.
         guarantee: Which part of the share m·n_k/n of rounds a client is promised.
         tau_max: As for CS-UCB.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=CsUcbQ())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     name: ClassVar[str] = "cs-ucb-q"

@@ -32,6 +32,11 @@ class FedCS(Policy):
         deadline: Seconds that a round may take.  None: the median of what the candidates take on average, as far as
             they were timed; the paper's three minutes are those of its network.
         pool: How many clients are drawn, and asked for their resources: the paper's ⌈K·C⌉.  None: m.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=FedCS())
+    >>> sel.select().members
+    ('c', 'd')
     """
 
     name: ClassVar[str] = "fedcs"

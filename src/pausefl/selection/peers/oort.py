@@ -55,6 +55,11 @@ class Oort(Policy):
         penalty: The power of T/t for slow clients.
         cut_off: Clients below this part of the cut-off utility are not drawn.
         clip: The quantile of r beyond which a higher r counts no more.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Oort())
+    >>> sel.select().members
+    ('b', 'd')
     """
 
     name: ClassVar[str] = "oort"

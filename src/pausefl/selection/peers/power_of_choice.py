@@ -30,6 +30,12 @@ class PowD(Policy):
     Args:
         d: How many are asked.  It must be at least m; beyond the number of candidates, everybody is asked.  None: 2m,
             as in experiments of the paper.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=PowD())
+    >>> sel.hear({"loss": {client: "abcd".index(client) for client in sel.asked()}})
+    >>> sel.select().members
+    ('c', 'd')
     """
 
     name: ClassVar[str] = "pow-d"
@@ -56,6 +62,12 @@ class CPowD(PowD):
 
     Args:
         d: How many are asked, as for pow-d.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=CPowD())
+    >>> sel.hear({"loss": {client: "abcd".index(client) for client in sel.asked()}})
+    >>> sel.select().members
+    ('c', 'd')
     """
 
     name: ClassVar[str] = "cpow-d"
@@ -70,6 +82,11 @@ class RPowD(Policy):
 
     Args:
         d: How many are looked at, as for pow-d.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=RPowD())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     name: ClassVar[str] = "rpow-d"

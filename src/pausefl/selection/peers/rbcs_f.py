@@ -36,6 +36,11 @@ class RbcsF(Policy):
         exploration: How far below its estimate a client may be: α.
         guarantee: The share of rounds that each client is promised: β.
         ridge: The regularisation of the regression, above 0.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=RbcsF())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     name: ClassVar[str] = "rbcs-f"

@@ -21,6 +21,11 @@ class Refl(Policy):
     Deviation: in the paper each client forecasts by itself whether it will be there in the next round.  Here the
     forecast is how often it was there.  The paper's weights for answers that come late are a matter of aggregation,
     and not part of this policy.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Refl())
+    >>> sel.select().members
+    ('b', 'c')
     """
 
     __slots__ = ()

@@ -39,6 +39,11 @@ class TiFL(Policy):
         interval: After how many rounds the probabilities may change.
         credits: How often each tier may be drawn.  None: without limit; the paper gives no numbers.
         adaptive: Whether probabilities follow the accuracy.  If not, they stay equal, and clients tell no accuracy.
+
+    >>> from pausefl import Selector
+    >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=TiFL())
+    >>> sel.select().members
+    ('c', 'd')
     """
 
     name: ClassVar[str] = "tifl"
