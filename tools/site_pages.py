@@ -71,13 +71,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let long lines go on below, under their comment; a table drawn with lines stays as it is."""
-    return _BLOCK.sub(lambda found: found[0] if re.search("[│┃]", found[0]) else _hanging(found[0]), html)
+    """Let long lines go on below, under their comment; a line of a drawn table stays whole."""
+    return _BLOCK.sub(lambda found: _hanging(found[0]), html)
 
 
 def _hanging(block: str) -> str:
     def placed(found: re.Match[str]) -> str:
         text = unescape(re.sub(r"<[^>]*>", "", found[2])).rstrip("\n")
+        if re.search("[┏┃┡│└]", text):
+            return f'<span {found[1]} style="white-space: pre">{found[2]}'
         beside = _BESIDE.match(text)
         column = beside.end() if beside else len(text) - len(text.lstrip()) + 4
         return f'<span {found[1]} style="--hang: {min(column, 40)}ch">{found[2]}'
