@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from html import unescape
+from html import escape, unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +29,13 @@ TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": co
 
 _NOTEBOOK = ".ipynb"
 _BLOCK = re.compile(r'<div class="language-(?:console|text|toml|bash|csv) highlight">.*?</div>', re.S)
+_PICTURE = re.compile(r'<img [^>]*?src="([^":]+)"[^>]*>')
+_TABLE = re.compile(r"<table>.*?</table>", re.S)
+_HEAD, _ROW = re.compile(r"<th[^>]*>(.*?)</th>", re.S), re.compile(r"<tr>.*?</tr>", re.S)
+_CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.S)
+_LONG = 50
+"""Letters in a cell, from which on a table is one of sentences rather than of numbers."""
+
 _LINE = re.compile(r'<span (id="__line-[^"]*")>(.*?\n)', re.S)
 _BESIDE = re.compile(r"\s*\S.*?(?:\s{3,}|\s{2,}(?=#))(?=\S)")
 """What stands left of a comment, or of a second column."""
@@ -55,6 +62,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links to where the files are in the site, and fill in the tables."""
     here = page.file.src_uri
+    if here == "index.md":
+        page.meta["hide"] = ["navigation"]  # the tabs lead on from here
     origin = _origin(here)
 
     def led(found: re.Match[str]) -> str:
@@ -71,13 +80,34 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let long lines go on below, under their comment; a line of a drawn table stays whole."""
+    """Make a page readable on a small screen: long lines go on below, pictures open, and cells can be stacked."""
+    html = _PICTURE.sub(r'<a href="\1">\g<0></a>', html)
+    html = _TABLE.sub(lambda found: _stacked(found[0]), html)
     return _BLOCK.sub(lambda found: _hanging(found[0]), html)
 
 
+def _stacked(table: str) -> str:
+    """Let each cell of a wide table of sentences know its heading, which stands before it where cells are stacked."""
+    heads, cells = [_plain(head) for head in _HEAD.findall(table)], [_plain(cell) for cell in _CELL.findall(table)]
+    if len(heads) < 3 or max(map(len, cells), default=0) <= _LONG or "doc-section-item" in table:
+        return table
+
+    def named(row: re.Match[str]) -> str:
+        of = iter(heads)
+        return _CELL.sub(lambda cell: cell[0].replace("<td", f'<td data-of="{escape(next(of, ""))}"', 1), row[0])
+
+    return _ROW.sub(named, table.replace("<table>", "<table data-stacked>", 1))
+
+
+def _plain(html: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", html)).strip("\n")
+
+
 def _hanging(block: str) -> str:
+    """Say for each line how far in it goes on: under its comment; a line of a drawn table stays whole."""
+
     def placed(found: re.Match[str]) -> str:
-        text = unescape(re.sub(r"<[^>]*>", "", found[2])).rstrip("\n")
+        text = _plain(found[2])
         if re.search("[┏┃┡│└]", text):
             return f'<span {found[1]} style="white-space: pre">{found[2]}'
         beside = _BESIDE.match(text)

@@ -85,7 +85,7 @@ def test_links_are_led_to_the_same_file_in_the_site() -> None:
     assert _in_repository("docs/tutorial.md", "../../outside.md") is None
 
 
-def test_long_lines_go_on_under_their_comment_and_drawn_tables_stay_whole() -> None:
+def test_a_page_can_be_read_on_a_small_screen() -> None:
     pytest.importorskip("mkdocs", reason="the docs extra is not installed")
     from site_pages import on_page_content
 
@@ -94,6 +94,11 @@ def test_long_lines_go_on_under_their_comment_and_drawn_tables_stay_whole() -> N
         assert f'hanging"><pre><code><span id="__line-0-1" style="--hang: {column}ch">{line}' in on_page_content(
             block.format(line)
         )
+    assert on_page_content('<img alt="a" src="b.png">') == '<a href="b.png"><img alt="a" src="b.png"></a>'
+    numbers = "<table><tr><th>a</th><th>b</th><th>c</th></tr><tr><td>1</td><td>2</td><td>3</td></tr></table>"
+    assert on_page_content(numbers) == numbers
+    sentences = on_page_content(numbers.replace("2", "words " * 10))
+    assert "<table data-stacked>" in sentences and '<td data-of="c">3</td>' in sentences
     assert '<span id="__line-0-1" style="white-space: pre">│ 1 │' in on_page_content(block.format("│ 1 │"))
 
 
