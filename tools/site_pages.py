@@ -33,6 +33,9 @@ _PICTURE = re.compile(r'<img [^>]*?src="([^":]+)"[^>]*>')
 _TABLE = re.compile(r"<table>.*?</table>", re.S)
 _HEAD, _ROW = re.compile(r"<th[^>]*>(.*?)</th>", re.S), re.compile(r"<tr>.*?</tr>", re.S)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.S)
+_NAME = re.compile(r"(?<=<code>)[\w./]{30,}(?=</code>)")
+"""A name that is too long for its column; it may go on below after an underscore."""
+
 _LONG = 50
 """Letters in a cell, from which on a table is one of sentences rather than of numbers."""
 
@@ -82,6 +85,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Make a page readable on a small screen: long lines go on below, pictures open, and cells can be stacked."""
     html = _PICTURE.sub(r'<a href="\1">\g<0></a>', html)
+    html = _CELL.sub(lambda cell: _NAME.sub(lambda name: re.sub("(?<=[_/])", "<wbr>", name[0]), cell[0]), html)
     html = _TABLE.sub(lambda found: _stacked(found[0]), html)
     return _BLOCK.sub(lambda found: _hanging(found[0]), html)
 

@@ -99,6 +99,7 @@ def test_a_page_can_be_read_on_a_small_screen() -> None:
     assert on_page_content(numbers) == numbers
     sentences = on_page_content(numbers.replace("2", "words " * 10))
     assert "<table data-stacked>" in sentences and '<td data-of="c">3</td>' in sentences
+    assert "tests/<wbr>test_<wbr>" in on_page_content(f"<td><code>tests/test_{'long' * 9}</code></td>")
     assert '<span id="__line-0-1" style="white-space: pre">│ 1 │' in on_page_content(block.format("│ 1 │"))
 
 
