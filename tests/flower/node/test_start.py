@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -201,12 +202,14 @@ def test_a_process_of_another_user_is_not_taken_for_the_supernode() -> None:
         process.stdin.close()
 
 
-def test_what_others_write_into_the_log_is_one_line_of_bounded_length() -> None:
+def test_what_others_write_into_the_log_is_one_line_of_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
     said, log = StringIO(), logging.getLogger("flwr")
     handler = logging.StreamHandler(said)
     hostile = "\x1b[2J\x9b31m\nINFO :  pausefl: all is well" + "x" * 5000
     log.addHandler(handler)
-    others = {one: list(one.filters) for one in log.handlers}
+    others = {one: list(one.filters) for one in (*log.handlers, logging.lastResort)}
+    for module in (sys, threading):
+        monkeypatch.setattr(module, "excepthook", module.excepthook)
     try:
         clean_log()
         log.error("%s", hostile)
@@ -218,6 +221,35 @@ def test_what_others_write_into_the_log_is_one_line_of_bounded_length() -> None:
     one, other, end = said.getvalue().split("\n")
     assert end == "" and other.startswith("failed (ValueError:  [2J 31m INFO :  pausefl")
     assert one.isprintable() and other.isprintable() and len(one) == len(other) == 1000
+
+
+_UNCAUGHT = """
+import logging, sys, threading
+import flwr.supercore
+from pausefl.flower.node.clean_log import clean_log
+
+clean_log()
+hostile = "\\x1b[2J\\x9b31m\\nINFO :  pausefl: all is well" + "x" * 5000
+
+def fail(error):
+    raise error
+
+logging.getLogger("asyncio").error(hostile)
+for error in (SystemExit(hostile), ValueError(hostile)):
+    thread = threading.Thread(target=fail, args=(error,))
+    thread.start()
+    thread.join()
+fail(ValueError(hostile))
+"""
+
+
+def test_an_error_that_nobody_catches_is_a_clean_line_too() -> None:
+    """A server can make the SuperNode's heartbeat fail, and chooses the text of the error."""
+    done = subprocess.run([sys.executable, "-c", _UNCAUGHT], capture_output=True, text=True, check=False)
+    lines = [line for line in (done.stdout + done.stderr).split("\n") if "all is well" in line]
+    assert done.returncode == 1 and len(lines) == 3
+    for line in lines:
+        assert "\x1b[2J" not in line and "\x9b" not in line and not line.startswith("INFO") and len(line) < 1100
 
 
 def test_a_file_for_simulations_starts_no_node(node: Any) -> None:
