@@ -183,6 +183,18 @@ def test_export(path):
     assert "format" in run("ledger", "export", path, "--format", "xml", code=2)
 
 
+def test_what_others_wrote_into_a_ledger_is_shown_and_not_obeyed(path):
+    class Odd(SecureNoise):
+        name = "secure\r\x9b31m\nspent 0 of 40"
+
+    SqliteLedger(path).reserve(
+        "c", "run/1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="update", l1=1.0), noise=Odd()
+    )
+    for command in (["show"], ["export", "--format", "csv"]):
+        text = run("ledger", command[0], path, *command[1:])
+        assert "secure  31m spent 0 of 40" in text and not {"\r", "\x9b"} & set(text)
+
+
 def test_verify(path):
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert head["rows"] == 51

@@ -16,6 +16,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson, left_text
 from pausefl.errors import ConfigError
+from pausefl.system.printable_text import printable
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
@@ -45,7 +46,7 @@ def show(
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
     for one in found:
-        typer.echo("\n".join(_lines(one)))
+        typer.echo("\n".join(map(printable, _lines(one))))  # a ledger may come from others
     if not found:
         typer.echo("nothing has left: this ledger has no release yet")
 
@@ -109,7 +110,10 @@ def export(
             sys.stdout, [*(field.name for field in fields(Charge)), "protects"], lineterminator="\n"
         )
         writer.writeheader()
-        writer.writerows(rows)
+        for row in rows:
+            writer.writerow(
+                {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
+            )
 
 
 @commands.command()

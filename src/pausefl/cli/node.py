@@ -12,6 +12,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson
 from pausefl.errors import ConfigError
+from pausefl.system.printable_text import printable
 
 if TYPE_CHECKING:
     from pausefl.flower.node.box import Box
@@ -53,8 +54,6 @@ def review(
 @commands.command(name="list")
 def show(owner: Owner = None, apps: Apps = None, as_json: AsJson = False) -> None:
     """Print the apps that may run on this node."""
-    from pausefl.flower.node.clean_log import printable
-
     found = _apps(owner, apps).read()
     if as_json:
         typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
@@ -72,8 +71,6 @@ def withdraw(
     apps: Apps = None,
 ) -> None:
     """Take an app off the list: it does not run from the next message on."""
-    from pausefl.flower.node.clean_log import printable
-
     gone = _apps(owner, apps).withdraw(sha256)
     typer.echo(printable(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more"))
 
@@ -167,7 +164,6 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
 
 def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
-    from pausefl.flower.node.clean_log import printable
     from pausefl.flower.node.source_text import source_marks
 
     named = bundle.app

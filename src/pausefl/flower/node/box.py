@@ -21,8 +21,8 @@ from typing import IO
 import pausefl
 from pausefl.errors import ConfigError, PauseError, is_finite, require
 from pausefl.flower.node import enter_box
-from pausefl.flower.node.clean_log import printable
 from pausefl.flower.node.plain_files import require_plain_files
+from pausefl.system.printable_text import printable
 
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",

@@ -7,12 +7,9 @@ import sys
 import threading
 from types import TracebackType
 
+from pausefl.system.printable_text import printable
+
 _MOST = 1000
-
-
-def printable(text: str) -> str:
-    """Return text that others wrote as one line that a terminal shows and does not obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def clean_log() -> None:
