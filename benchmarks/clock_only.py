@@ -34,7 +34,7 @@ def main() -> bool:
                 f"{ROUNDS} rounds, K={CLIENTS:,}, m={PER_ROUND:,} / drawing the latencies", f"{ratio:.1f}", "≤ 4",
                 ratio <= 4.0,
             ),
-            Figure("  in seconds", f"{found['run']:.1f} s", "≤ 7 s", found["run"] <= 7.0),
+            Figure("  in seconds of one processor", f"{found['run']:.1f} s", "≤ 7 s", found["run"] <= 7.0),
             Figure("  peak memory", f"{memory:.2f} GiB", "≤ 0.8 GiB", memory <= 0.8),
             Figure("  torch is loaded", "yes" if found["torch"] else "no", "no", not found["torch"]),
         ],
@@ -44,15 +44,15 @@ def main() -> bool:
 def _measured() -> dict[str, float | bool]:
     """Play the run; draw the same latencies once more, for some of the rounds."""
     simulation = build(settings(CLIENTS, PER_ROUND))
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in simulation.play(ROUNDS):
         pass
-    taken = time.perf_counter() - start
+    taken = time.process_time() - start
     some = ROUNDS // 10
-    start = time.perf_counter()
+    start = time.process_time()
     for number in range(some):
         simulation.network.latency.sample(stream(0, "latency", number))
-    drawn = (time.perf_counter() - start) * ROUNDS / some
+    drawn = (time.process_time() - start) * ROUNDS / some
     unit = 1 if sys.platform == "darwin" else 1024
     peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"run": taken, "latencies": drawn, "peak": peak, "torch": "torch" in sys.modules}

@@ -68,7 +68,7 @@ def exact(objective: Objective, tickets: Tickets) -> IntArray:
     if np.isposinf(ucb.max()):
         unobserved = np.flatnonzero(np.isposinf(ucb))
         if len(unobserved) >= m:
-            return _fill(objective, unobserved, tickets)
+            return _fill(objective, unobserved, tickets, alike=True)
     if m == len(ucb):
         return np.arange(m)
     kept = narrowed(objective)
@@ -103,23 +103,27 @@ def _best_threshold(objective: Objective, kept: IntArray | None) -> tuple[float,
     return float(ucb[at]), bar
 
 
-def _fill(objective: Objective, eligible: IntArray, tickets: Tickets) -> IntArray:
-    """Return the m eligible clients with the largest marginals."""
+def _fill(objective: Objective, eligible: IntArray, tickets: Tickets, *, alike: bool = False) -> IntArray:
+    """Return the m eligible clients with the largest marginals; ``alike`` says that they have the same ucb."""
     m = objective.m
     if len(eligible) == m:
         return eligible
     ucb, score, clusters = objective.ucb, objective.score, objective.clusters if objective.clustered else None
     if len(eligible) < len(ucb):
-        ucb, score, clusters = ucb[eligible], score[eligible], None if clusters is None else clusters[eligible]
+        ucb = np.full(1, ucb[eligible[0]]) if alike and clusters is None else ucb[eligible]
+        score, clusters = score[eligible], None if clusters is None else clusters[eligible]
     if clusters is not None:
         score = fair_marginals(clusters, score, objective.penalty, ucb, tickets(eligible))
     return eligible[_largest(score, m, ucb, eligible, tickets)]
 
 
 def _largest(values: FloatArray, m: int, ucb: FloatArray, names: IntArray, tickets: Tickets) -> IntArray:
-    """Return the positions of the m largest values; ties go to the higher ucb, then to the smaller ticket."""
+    """Return the positions of the m largest values; ties go to the higher ucb, then to the smaller ticket.
+
+    A single ucb is that of all.
+    """
     sure, tied = _cut(values, m)
-    faster, level = _cut(ucb if tied is None else ucb[tied], m - len(sure))
+    faster, level = _cut(ucb if tied is None or len(ucb) == 1 else ucb[tied], m - len(sure))
     if tied is not None:
         faster, level = tied[faster], tied if level is None else tied[level]
     need = m - len(sure) - len(faster)

@@ -317,10 +317,14 @@ class Cohort:
 
     def _rows_of(self, wanted: list[ClientId]) -> IntArray:
         # Only what is surely an id is looked up at once: truth values are equal to numbers.
-        if set(map(type, wanted)) <= ({int} if self._row_of is None else {int, str}):
-            look: Callable[[Any], int] = self.ids.index if self._row_of is None else self._row_of.__getitem__
-            with suppress(KeyError, ValueError):
-                return np.fromiter(map(look, wanted), dtype=np.int64, count=len(wanted))
+        kinds = set(map(type, wanted))
+        if self._row_of is not None and kinds <= {int, str}:
+            with suppress(KeyError):
+                return np.fromiter(map(self._row_of.__getitem__, wanted), dtype=np.int64, count=len(wanted))
+        if self._row_of is None and kinds == {int}:
+            numbers: list[Any] = wanted
+            if 0 <= min(numbers) <= max(numbers) < len(self):
+                return np.array(numbers, dtype=np.int64)
         return np.fromiter(map(self._row, wanted), dtype=np.int64, count=len(wanted))
 
     def _row(self, client: ClientId) -> int:
