@@ -28,7 +28,7 @@ def test_a_missed_figure_is_said(monkeypatch, capsys, part, met):
 
 def test_the_ledgers_that_are_measured_are_sound_and_charged(tmp_path):
     ledger = privacy.SealedLedger(tmp_path, 30)
-    assert ledger.open_and_reserve() > 0.0
+    assert ledger.open_and_reserve().min() > 0.0
     assert SqliteLedger(ledger.path).checked_releases() == {"data": 31}
     assert privacy.open_and_reserve_seconds(3, repeats=1) > 0.0
 
