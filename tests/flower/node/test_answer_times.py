@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import time
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -180,6 +181,20 @@ def test_a_model_of_many_tensors_or_long_names_might_take_too_long(
         asked.content["arrays"] = ArrayRecord({name: Array(np.zeros(1, dtype=np.float32)) for name in names})
         guard.answer(node.app().content, asked, node.context, LAUNCHED)
         assert node.charges == charges
+
+
+def test_the_time_of_noise_is_that_on_one_core(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app can keep all other cores busy, and noise that takes longer than was thought would tell of that."""
+    seen: list[int] = []
+
+    def noted(model: Any, *_: Any, **__: Any) -> Any:
+        seen.append(len(os.sched_getaffinity(0)))
+        return model
+
+    monkeypatch.setattr(noise_time, "released", noted)
+    before = os.sched_getaffinity(0)
+    NoiseTime.of(read_owner(node.guard.owner))
+    assert seen == [1, 1, 1] and os.sched_getaffinity(0) == before
 
 
 def test_with_a_fixed_time_one_processor_is_free_of_apps(
