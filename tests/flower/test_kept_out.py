@@ -151,10 +151,52 @@ def test_a_node_that_connects_later_joins_and_is_tried(tools, start, caplog):
     assert "not a candidate" not in caplog.text
 
 
-def test_newcomers_need_a_list_that_is_not_fixed(tools, tmp_path):
-    for more, said in (({"checkpoint": tmp_path / "run"}, "checkpoint is"), ({"latency": two_groups(5)}, "latency is")):
-        with pytest.raises(InvalidValueError, match=said):
-            tools.wrapped(newcomers="join", **more)
+@pytest.mark.parametrize("crash", [1, 2, 3, 4, 5])
+def test_those_that_joined_are_clients_again_after_a_crash(tools, start, tmp_path, crash):
+    """The next server finds other nodes, in another order, and still goes on as if nothing had happened."""
+
+    def play(path, listed, crash=0):
+        nodes = (2**63, 7, 9) if crash or len(listed) == 2 else (9, 5, 7, 2**63)
+        grid = MemoryGrid({node: lambda message: tools.trained(message, None) for node in nodes})
+        strategy = tools.wrapped(
+            chooser=pausefl.Selector(listed, 2, "random", prior={7: 3.0}), names="node", newcomers="join",
+            checkpoint=path,
+        )  # fmt: skip
+        arrive(strategy, grid)
+        if crash:
+            tools.crashing(grid, crash)
+        return strategy.start(grid, start, num_rounds=6), strategy
+
+    def arrive(strategy, grid):
+        """One more node comes before the third round."""
+        real = strategy.configure_train
+
+        def configure_train(number, *rest):
+            if number >= 3:
+                grid.nodes.setdefault(5, grid.nodes[7])
+            else:
+                grid.nodes.pop(5, None)
+            return real(number, *rest)
+
+        strategy.configure_train = configure_train
+
+    whole, one = play(tmp_path / "whole", {2**63: 10.0, 7: 30.0})
+    with pytest.raises(tools.CrashError):
+        play(tmp_path / "cut", {2**63: 10.0, 7: 30.0}, crash)
+    listed = {2**63: 10.0, 7: 30.0} if crash == 1 else {9: 1.0, 7: 1.0, 5: 1.0}
+    cut, other = play(tmp_path / "cut", listed)
+    assert [played.members for played in other.history] == [played.members for played in one.history]
+    assert one._selector.cohort.ids == other._selector.cohort.ids == [2**63, 7, 9, 5]
+    for column in ("sizes", "picks", "releases", "present"):
+        assert getattr(other._selector.cohort, column).tolist() == getattr(one._selector.cohort, column).tolist()
+    assert {name: array.data for name, array in cut.arrays.items()} == {
+        name: array.data for name, array in whole.arrays.items()
+    }
+
+
+def test_newcomers_need_a_list_that_is_not_fixed(tools):
+    with pytest.raises(InvalidValueError, match="latency is"):
+        tools.wrapped(newcomers="join", latency=two_groups(5))
     with pytest.raises(InvalidValueError, match="newcomers is 'refuse', but must be 'ignore' or 'join'"):
         tools.wrapped(newcomers="refuse")
 

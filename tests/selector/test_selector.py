@@ -1,5 +1,6 @@
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pausefl
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, UnknownClientError  # fmt: skip
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, StateFileError, UnknownClientError
 from pausefl.privacy import FixedHorizon, Geometric
 from pausefl.rewards import LabelDiversity
 from pausefl.selection import Annealer, SaPause
@@ -333,3 +334,38 @@ def test_terms_are_the_same_block_by_block_and_for_all_at_once(beta: float, seve
     for name in ("ucb", "score", "generalization", "privacy"):
         assert np.array_equal(getattr(terms, name), getattr(whole, name))
         assert np.array_equal(getattr(problem.terms_of(rows), name), getattr(whole, name)[rows])
+
+
+def test_an_open_list_of_clients_is_that_of_the_state() -> None:
+    def made(ids: str) -> Selector:
+        return Selector(dict.fromkeys(ids, 2.0), 2, prior={"a": 0.5})
+
+    before = made("abc")
+    before.observe(dict.fromkeys(before.select(), 0.2))
+    before.join({"d": 7.0})
+    before.leave(["b"])
+    other, after = Selector(dict.fromkeys("xa", 1.0), 2, seed=1), made("xca")
+    with pytest.raises(StateFileError, match="seed"):
+        other.restore(*before.state(), open_list=True)
+    assert list(other.cohort.ids) == ["x", "a"]  # as if nobody had tried
+    after.restore(*before.state(), open_list=True)
+    assert list(after.cohort.ids) == ["a", "b", "c", "d"]
+    for _ in range(3):
+        assert after.select() == before.select()
+        for one in (after, before):
+            one.observe(dict.fromkeys(one.pending, 0.4))
+    (header, arrays), (same, columns) = after.state(), before.state()
+    assert header == same
+    assert {name: array.tolist() for name, array in arrays.items() if name != "prior"} == {
+        name: array.tolist() for name, array in columns.items() if name != "prior"
+    }
+    assert np.array_equal(arrays["prior"], columns["prior"], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "more", [{"clusters": {"a": 0, "b": 1}}, {"schedule": {"a": Geometric(4, 0.1), "b": Geometric(8, 0.1)}}]
+)
+def test_what_belongs_to_each_client_keeps_a_list_closed(more: dict[str, Any]) -> None:
+    sel = Selector({"a": 1.0, "b": 1.0}, 1, **more)
+    with pytest.raises(InvalidValueError, match="open_list is True, but must be False with a schedule or cluster"):
+        sel.restore(*sel.state(), open_list=True)

@@ -246,6 +246,16 @@ def restored(header: int, arrays: int) -> tuple[int, list[int]]:
     return sel.rounds, sel.cohort.picks.tolist()
 
 
+def reordered(open_list: bool) -> str:
+    """The clients of a selector after a state of others, or nobody if it is refused."""
+    before, sel = Selector(dict.fromkeys("bcga", 1.0), 2), Selector(dict.fromkeys("abcx", 1.0), 2)
+    try:
+        sel.restore(*before.state(), open_list=open_list)
+    except PauseError:
+        return ""
+    return "".join(map(str, sel.cohort.ids))
+
+
 def similar(metric: Any) -> list[Any]:
     sel, seen = selector(policy=ClusteredBySimilarity(metric), per_round=3), []
     draw = rng(0)
@@ -571,6 +581,7 @@ PARAMETERS = (
               lambda v, seen: seen == ({} if v is None else {v: 3})),
     Parameter(Selector.restore, "header", (3, 4), lambda v: restored(v, 3)[0], lambda v, seen: seen == v),
     Parameter(Selector.restore, "arrays", (3, 4), lambda v: restored(3, v)[1], lambda v, seen: sum(seen) == 2 * v),
+    Parameter(Selector.restore, "open_list", (False, True), reordered, lambda v, seen: seen == ("bcga" if v else "")),
     *(Parameter(solve, name, values, lambda v, s=solve, n=name, more=more: found(s, **more, **{n: v}))
       for solve in (solve_exact, solve_brute) for name, values, more in (
           ("ucb", (UCB, UCB[::-1]), {}), ("score", (SCORE, SCORE[::-1]), {}), ("m", (2, 3, 4), {}),

@@ -6,7 +6,7 @@ Reference: PAUSE, eq. (empirical means) and its recursive form.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, require, shown
+from pausefl.errors import InvalidValueError, NotEnoughClientsError, OutOfOrderError, StateFileError, require, shown
 from pausefl.rewards import Reward
 from pausefl.rewards.budgets import Budgets
 from pausefl.selection import Policy, Solution, policy_by_name
@@ -456,12 +456,20 @@ class Selector:
         self.restore(header, arrays)
         return self
 
-    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any], *, open_list: bool = False) -> None:
         """Continue from what ``state`` returned, in a selector made with the same arguments; others are refused.
 
-        Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.
+        Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.  With ``open_list`` the
+        clients may be others, too: those in the state are the clients from then on, and all others have to join.
         """
-        check_same(self.state(), (header, arrays), self._policy)
+        before = self._cohort, self._prior
+        if open_list:
+            self._take_clients(header["ids"], arrays["sizes"])
+        try:
+            check_same(self.state(), (header, arrays), self._policy)
+        except StateFileError:
+            self._cohort, self._prior = before  # a state that is refused changes nothing
+            raise
         self._close_reasons()
         if self._log is not None:
             self._log.restored()
@@ -506,6 +514,13 @@ class Selector:
             return problem, problem.rows(available, problem.per_round)
         # Beyond what the selector was made for, nobody is asked who was silent and waits.
         return problem, problem.rows(available, 1, min(problem.per_round, self._per_round))
+
+    def _take_clients(self, ids: Sequence[ClientId] | None, sizes: FloatArray) -> None:
+        alike = self._reward.budgets.table.only is not None and self._clusters is None
+        require(alike, "open_list", True, "False with a schedule or cluster per client", "pass one for all")
+        prior = dict(zip(self._cohort.ids, self._prior.tolist(), strict=False))  # it has nothing of those that joined
+        self._cohort = Cohort(sizes if ids is None else dict(zip(ids, sizes.tolist(), strict=True)))
+        self._prior = np.array([prior.get(client, np.nan) for client in self._cohort.ids])
 
     def _check_joined(self, per_round: int) -> None:
         if per_round > len(self._cohort):

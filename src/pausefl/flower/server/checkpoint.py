@@ -106,16 +106,19 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """Saves a run after each round and finds it again; without a ``path`` it does neither."""
+    """Saves a run after each round and finds it again; without a ``path`` it does neither.
+
+    With an ``open_list`` of clients, those that had joined by the time of the checkpoint are clients again.
+    """
 
     def __init__(
         self, path: Path | None, selector: Selector, inner: Strategy, aggregator: Aggregator,
-        deadline: Deadline | None = None,
+        deadline: Deadline | None = None, *, open_list: bool = False,
     ) -> None:  # fmt: skip
         if path is not None:
             check_keepable(inner)
         self.path, self._selector, self._inner, self._aggregator = path, selector, inner, aggregator
-        self._mark, self._deadline = Mark(), deadline
+        self._mark, self._deadline, self._open_list = Mark(), deadline, open_list
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other servers off the file for the time of a run."""
@@ -140,7 +143,7 @@ class Checkpoints:
         found = Checkpoint.read(self.path)
         if _shapes(found.state.model) != _shapes(initial):
             raise StateFileError(f"{self.path} holds another model than the one to start from; name another file")
-        self._selector.restore(*found.selector)
+        self._selector.restore(*found.selector, open_list=self._open_list)
         restore_inner(self._inner, found.inner)
         self._aggregator.restore(found.aggregator)
         if self._deadline is not None:

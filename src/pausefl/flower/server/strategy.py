@@ -135,7 +135,6 @@ class PauseStrategy(Strategy):
         require(newcomers in get_args(Newcomers), "newcomers", newcomers, "'ignore' or 'join'", "choose one")
         if newcomers == "join":
             fixed_list = "left out where newcomers join, because it is for a fixed list of clients"
-            require(checkpoint is None, "checkpoint", str(checkpoint), fixed_list, "leave out one of the two")
             require(isinstance(latency, str), "latency", type(latency).__name__, "'round-trip' where newcomers join",
                     "a model has a column per client")  # fmt: skip
             # Refused here, since a node that connects in mid-run would end it.
@@ -164,7 +163,12 @@ class PauseStrategy(Strategy):
         self._deadline, self._use_late = deadline, late == "use"
         self._late, self._lost = LateReplies(), list[tuple[ClientId, int]]()
         self._checkpoints = Checkpoints(
-            path, selector, inner, self._aggregator, deadline if isinstance(deadline, Deadline) else None
+            path,
+            selector,
+            inner,
+            self._aggregator,
+            deadline if isinstance(deadline, Deadline) else None,
+            open_list=newcomers == "join",
         )
         self._wish = TrainingRequest("wish", 0, epsilon=epsilon, clip=clip)
         self._state = RunState()
