@@ -189,10 +189,12 @@ class DenseLearner:
         index = np.zeros((steps, len(tables), width), dtype=np.int64)
         weight = np.zeros((steps, len(tables), width), dtype=np.float32)
         for i, (k, table) in enumerate(zip(members.tolist(), tables, strict=True)):
-            used = table >= 0
-            place = slice(table.shape[0]), i, slice(table.shape[1])
-            index[place] = np.where(used, self._data.parts[k][table], 0)
-            weight[place] = used / used.sum(axis=1, keepdims=True)
+            place, used = (slice(table.shape[0]), i, slice(table.shape[1])), table >= 0
+            if used.all():
+                index[place], weight[place] = self._data.parts[k][table], 1.0 / table.shape[1]
+            else:
+                index[place] = np.where(used, self._data.parts[k][table], 0)
+                weight[place] = used / used.sum(axis=1, keepdims=True)
         active = (lengths > np.arange(steps)[:, None]).sum(axis=1).tolist()
         return torch.from_numpy(index).to(self._device), torch.from_numpy(weight).to(self._device), active
 

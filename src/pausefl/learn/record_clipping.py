@@ -36,7 +36,7 @@ def clipped_sums(
     inputs, error = stack.forward(images, labels)
     errors = [error]
     for (w, _), h in zip(reversed(stack.layers[1:]), reversed(inputs[1:]), strict=True):
-        errors.append(torch.bmm(errors[-1], w).mul_(h > 0))
+        errors.append(torch.bmm(errors[-1], w).mul_(h.sign()))
     errors.reverse()
     total, largest = torch.zeros_like(squares), torch.ones_like(squares)
     for error, length in zip(errors, [squares, *(squared_norms(h) for h in inputs[1:])], strict=True):

@@ -370,7 +370,8 @@ class Simulation:
             at = int(answers.place_out[places[place]])
             late.bring(at, updates[place], float(weights[place]), levels[place], told[place])
         use = sent & now
-        used = self._aggregate(weights[use], [levels[i] for i in np.flatnonzero(use)], updates[use], back, number)
+        counted = updates if use.all() else updates[use]  # a copy of all of them would take as long as their sum
+        used = self._aggregate(weights[use], [levels[i] for i in np.flatnonzero(use)], counted, back, number)
         wasted = 0 if self._mechanism is None else int(paid.sum()) - int(sent.sum())
         received = {answers.chosen.members[places[i]]: updates[i] for i in np.flatnonzero(use)}
         return received, _unless_0("wasted", wasted) | used | heard, scores
@@ -386,10 +387,9 @@ class Simulation:
             updates, scores = learner.train_and_score(self.model, members, number, *protected)
         else:
             updates = learner.train(self.model, members, number, *protected)
-        sent = np.asarray(np.isfinite(updates).all(axis=1))
         levels: list[NoiseLevel | None] = [None] * len(members)
         if mechanism is not None:
-            for place in np.flatnonzero(sent).tolist():
+            for place in np.flatnonzero(np.isfinite(updates).all(axis=1)).tolist():
                 client, alone = int(members[place]), paid[place].alone
                 if records is not None:  # noise was added where the records were trained on
                     levels[place] = self._record_level(client, float(records.deviations[place]), updates.shape[1])
