@@ -93,8 +93,11 @@ class DenseLearner:
                 private(step, stack, images, labels[step, :live], here)
             update()
         self._memory.keep(rows, slots, steps)
-        updates = np.empty((len(order), self._shape.dimension), dtype=np.float32)
-        updates[order] = parameters.sub_(start).cpu().numpy()
+        trained: Vector = parameters.sub_(start).cpu().numpy()
+        if (order[1:] > order[:-1]).all():
+            return trained
+        updates = np.empty_like(trained)
+        updates[order] = trained
         return updates
 
     def announce(self, model: Vector) -> None:
