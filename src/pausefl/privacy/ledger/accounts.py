@@ -64,7 +64,7 @@ def exact_sum(values: Sequence[float]) -> tuple[float, ...]:
     """Return a few numbers, at least one, whose sum is exactly that of the values, which must be finite.
 
     >>> exact_sum([0.1, 0.2, 0.3]), exact_sum([1e300, 1.0, -1e300])
-    ((0.6, 5.551115123125783e-17), (1.0,))
+    ((0.6, 2.7755575615628914e-17), (1.0,))
     """
     found: list[float] = []
     while rest := math.fsum([*values, *(-one for one in found)]):
