@@ -220,6 +220,7 @@ def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: An
         assert received <= set(fresh)  # one that was asked before the crash and not after it was charged, too
 
 
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/test_client.py, tests/owner/test_gate.py
 def test_4_a_hostile_server_gets_no_more_than_the_budget_and_nothing_bare(deployment: Any, tmp_path: Path) -> None:
     """A node of its own, with two releases to give, that protects the whole update.
 
