@@ -1,6 +1,7 @@
-"""How time grows with the number of clients, of members and of rounds: fitted exponents, and a chart of them.
+"""How time grows with clients, members, rounds, rows of a ledger and nodes: fitted exponents, and a chart of them.
 
-``CASES`` is a list to add to.  A case has a size that grows, and a function that prepares a job of that size.
+``CASES`` is a list to add to.  A case has a size that grows, and a function that prepares a job of that size, or that
+returns its seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clock_only import settings
+from benchmarks.flower import round_seconds
 from benchmarks.measure import Figure, minima, show
+from benchmarks.privacy import open_and_reserve_seconds
 from pausefl.report.charts import Axes
 from pausefl.report.report_files import Report, ReportSection, curve_figure, write_images
 from pausefl.runs.build import build
@@ -35,6 +38,7 @@ class Case:
         over: What grows, e.g. ``K``.
         sizes: How large it is, from small to large.
         prepare: Returns the job of a size; what it does itself is not measured.
+        seconds: Returns the seconds of a size, for what is measured in a way of its own; then nothing is prepared.
         why: Why it grows faster than asked, where that is known and accepted; it is printed.
         at_most: The largest exponent that is asked for.  K log K has 1.1 here.  The last step alone may have 0.2 more,
             since the largest data no longer fit into a cache.
@@ -44,18 +48,25 @@ class Case:
     name: str
     over: str
     sizes: Sequence[int]
-    prepare: Callable[[int], Job]
+    prepare: Callable[[int], Job] | None = None
+    seconds: Callable[[int], float] | None = None
     why: str = ""
     at_most: float = 1.1
     repeats: int = 5
     clock: Callable[[], float] = time.process_time
+
+    def measured(self) -> list[float]:
+        """Return the seconds of each size."""
+        if self.prepare is not None:
+            return minima(*map(self.prepare, self.sizes), repeats=self.repeats, clock=self.clock)
+        return [] if self.seconds is None else [self.seconds(size) for size in self.sizes]
 
 
 def main(chart: Path = CHART) -> bool:
     """Measure all cases, print their exponents, and draw their times."""
     figures, lines = [], {}
     for case in CASES:
-        seconds = np.array(minima(*map(case.prepare, case.sizes), repeats=case.repeats, clock=case.clock))
+        seconds = np.array(case.measured())
         sizes, name = np.array(case.sizes, dtype=np.float64), f"{case.name}, {case.over}"
         whole, last = growth(sizes, seconds), growth(sizes[-2:], seconds[-2:])
         figures += [
@@ -70,7 +81,7 @@ def main(chart: Path = CHART) -> bool:
             figures.append(Figure(f"  {case.why}", ""))
         lines[name] = [{"run": name, "x": x, "y": y} for x, y in zip(case.sizes, seconds.tolist(), strict=True)]
     met = show("How time grows", figures)
-    axes = Axes("size (clients, members or rounds)", "seconds", scale="log", x_scale="log")
+    axes = Axes("size (clients, members, rounds, rows or nodes)", "seconds", scale="log", x_scale="log")
     figure = curve_figure(chart.stem, "How time grows", lines, axes)
     report = Report("How time grows", list(lines), [ReportSection("scaling", "How time grows", "", [figure])])
     for path in write_images(report, chart.parent, formats=[chart.suffix.removeprefix(".")]):
@@ -125,5 +136,10 @@ CASES = [
     ),
     Case(name="select + observe", over="K", sizes=_CLIENTS, prepare=_round),
     Case(name="run without training, K = 100,000", over="rounds", sizes=(5, 10, 20, 40), prepare=_run, repeats=3),
+    Case(
+        name="ledger: open + reserve", over="rows", sizes=(100, 1000, 10_000, 100_000),
+        seconds=open_and_reserve_seconds,
+    ),
+    Case(name="Flower: a round beside FedAvg", over="nodes", sizes=(300, 1000, 3000, 10_000), seconds=round_seconds),
 ]  # fmt: skip
 """What is measured; add a case for each thing that ought to grow no faster than in proportion."""

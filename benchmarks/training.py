@@ -55,7 +55,7 @@ def main() -> bool:
             Figure("  memory of all processes", f"{memory / 2**30:.2f} GiB", "< 3 GiB", memory < 3 * 2**30),
         ]
     figures += _record_privacy()
-    return show(f"Training (medians of {ROUNDS} rounds)", [*figures, *_selection_only()])
+    return show(f"Training (medians of {ROUNDS} rounds)", figures)
 
 
 def _alternate(slow: Callable[[int], object], fast: Callable[[int], object]) -> tuple[float, float]:
@@ -170,21 +170,6 @@ def _convolutions(shape: tuple[int, int, int], classes: int) -> nn.Module:
         nn.Conv2d(shape[0], 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 25, 32), nn.ReLU(), nn.Linear(32, classes),
     )  # fmt: skip
-
-
-def _selection_only() -> list[Figure]:
-    count, rounds = 1_000_000, 200
-    start = time.perf_counter()
-    simulation = Simulation(
-        Selector(np.random.default_rng(0).integers(50, 500, count), 1000, tau_min=0.05), Network(two_groups(count), 0)
-    )
-    for _ in range(rounds):
-        simulation.step()
-    taken, memory = time.perf_counter() - start, _tree_memory()
-    return [
-        Figure("selection and clock only, K=1,000,000, m=1,000, 200 rounds", f"{taken:.1f} s", "< 60 s", taken < 60),
-        Figure("  memory of the process", f"{memory / 2**30:.2f} GiB", "< 2 GiB", memory < 2 * 2**30),
-    ]
 
 
 def _tree_memory() -> int:
