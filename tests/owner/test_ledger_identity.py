@@ -50,6 +50,20 @@ def live_copy(path: Path) -> Path:
     return copy
 
 
+def test_a_client_that_was_killed_before_its_note_stops_no_other_that_had_opened_the_ledger(tmp_path: Path) -> None:
+    path = make_folder(tmp_path)
+    charged_and_noted(path, 1)
+    waiting = SqliteLedger(path)
+    killed = SqliteLedger(path)
+    with charging(killed):
+        killed.reserve("clinic", "run/2", HORIZON)
+    with charging(waiting):
+        waiting.reserve("clinic", "run/3", HORIZON)
+        note_head(waiting)
+    charged_and_noted(path, 4)
+    assert read_note(path) == NotedHead.of(SqliteLedger(path)) == read_witness(waiting.id)
+
+
 def test_a_later_head_is_never_replaced_by_an_earlier_one(tmp_path: Path) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
     first = charge(path, 1)

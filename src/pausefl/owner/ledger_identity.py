@@ -119,6 +119,8 @@ def charging(ledger: SqliteLedger) -> Iterator[None]:
         yield
         return
     with noting(ledger.path, ledger.id), ledger.held_open():
+        # Another client may have been killed between its charge and its note.  Our row would be the second without one.
+        ledger.catch_up()
         check_newest(ledger)
         # The first charge by this user, of a ledger that has no rows yet; or one that was killed before it was noted.
         if read_witness(ledger.id) != NotedHead.of(ledger):

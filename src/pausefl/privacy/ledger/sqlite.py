@@ -115,9 +115,7 @@ class SqliteLedger:
                 raise broken(self.path, "its journal is there, but its file is not")
             raise missing(self.path)
         remove_strays(self.path.parent, self.path.name)
-        with self._connected() as connection:
-            connection.execute("BEGIN")
-            self._check(connection)
+        self.catch_up()
 
     @classmethod
     def create(
@@ -148,6 +146,12 @@ class SqliteLedger:
     def head(self) -> Head:
         """Where the chain ended when it was last checked; the file is not opened again."""
         return self._checked.head
+
+    def catch_up(self) -> None:
+        """Check what was charged since this was last checked, by whomever; or raise, as an opening does."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            self._check(connection)
 
     def contains(self, head: Head) -> bool:
         """Whether the chain, as last checked, went through this head; without rows that is the start of this ledger."""
