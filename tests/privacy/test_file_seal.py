@@ -20,6 +20,7 @@ from pausefl.privacy.ledger import accounts, file_seal, sqlite_file
 from pausefl.privacy.ledger import hash_chain as chain
 from pausefl.privacy.ledger import sqlite as sqlite_ledger
 from pausefl.privacy.ledger.charge import Past, Reservation, next_charge
+from pausefl.system import state_file
 
 SCHEDULE = FixedHorizon(1000.0, 100_000)
 ROWS = 3000
@@ -164,6 +165,55 @@ def test_without_a_sound_seal_every_row_is_checked(path, seal, tmp_path, hashed,
     assert SqliteLedger(path, seal=seal).head.rows == rows == len(hashed)
 
 
+@pytest.mark.parametrize(
+    "what", ["pipe", "folder", "link to the ledger", "hard link of the ledger", "link to itself", "huge"]
+)
+def test_a_seal_that_is_no_plain_file_stops_nobody(path, seal, hashed, what):
+    charge(path, seal, 1)
+    if what == "huge":
+        os.truncate(seal, 1 << 43)
+    else:
+        seal.unlink()
+    if what == "pipe":
+        os.mkfifo(seal)
+    elif what == "folder":
+        seal.mkdir()
+    elif what == "link to the ledger":
+        seal.symlink_to(path)
+    elif what == "hard link of the ledger":
+        os.link(path, seal)
+    elif what == "link to itself":
+        seal.symlink_to(seal)
+    hashed.clear()
+    assert SqliteLedger(path, seal=seal).head.rows == ROWS + 1 == len(hashed)
+    assert charge(path, seal, 2).head.rows == ROWS + 2
+
+
+@pytest.mark.parametrize(
+    "changed", [{"accounts": []}, {"accounts": {"a": None}}, {"recomputed": "x"}, {"head": ["x", 1]}]
+)
+def test_a_seal_of_odd_values_is_none(path, seal, changed):
+    charge(path, seal, 1)
+    header, arrays = state_file.read_state(seal, file_seal._KIND)
+    seal.write_bytes(b"".join(state_file.state_parts(file_seal._KIND, header | changed, arrays)))
+    assert SqliteLedger(path, seal=seal).head.rows == ROWS + 1
+
+
+def test_whoever_is_killed_while_sealing_leaves_one_file_at_most(path, seal, monkeypatch):
+    for number in range(1, 4):
+        child = os.fork()
+        if child == 0:
+            try:
+                monkeypatch.setattr(Path, "replace", lambda *_: os._exit(0))
+                charge(path, seal, number)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(list(path.parent.iterdir())) == 2
+    charge(path, seal, 5)
+    assert sorted(found.name for found in path.parent.iterdir()) == ["l.db", "seal"]
+
+
 def test_a_seal_is_for_its_user_alone_and_may_fail_to_be_written(path, seal, hashed):
     charge(path, seal, 1)
     assert seal.stat().st_mode & 0o777 == 0o600
@@ -230,6 +280,14 @@ def test_a_held_connection_is_for_its_thread_alone(path, seal):
         assert os.waitpid(child, 0)[1] == 0
         assert ledger.reserve("a", "last", SCHEDULE).play == ROWS + 5
     assert SqliteLedger(path).verify().rows == ROWS + 5
+
+
+def test_a_clock_that_reads_the_ledger_undoes_no_charge_of_a_held_connection(path, seal):
+    ledger = SqliteLedger(path, seal=seal, clock=lambda: float(len(ledger.subjects())))
+    with ledger.held_open():
+        assert ledger.reserve("a", "new", SCHEDULE).time == 1.0
+        ledger.read_back()
+    assert SqliteLedger(path).verify().rows == ROWS + 1
 
 
 def test_a_refusal_leaves_a_held_connection_without_a_transaction(path, seal):

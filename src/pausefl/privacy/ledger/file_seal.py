@@ -7,7 +7,7 @@ edited, cut off, put back or damaged since, the rows are checked again one by on
 from __future__ import annotations
 
 import os
-import tempfile
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from pausefl.errors import PauseError
 from pausefl.privacy.ledger.accounts import Account
 from pausefl.privacy.ledger.charge import Charge
 from pausefl.privacy.ledger.hash_chain import Head, values_of
@@ -113,15 +112,18 @@ def _hashes(number: int, start: int, size: int) -> list[bytes]:
 
 def read_seal(path: Path) -> Checked | None:
     """Return what was sealed; None if there is no seal, or none that can be trusted: then every row is checked."""
-    try:
+    with suppress(Exception):  # a seal only saves time, so one that is odd in any way must stop nobody
+        found = path.lstat()
+        # A pipe would never end.  A link could lead to the ledger, and closing it would drop the locks of SQLite.
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            return None
         require_private(path, "seal of a ledger")
         header, arrays = read_state(path, _KIND)
         accounts = {subject: _account(*one) for subject, one in header["accounts"].items()}
-        ledger_id, purpose = header["identity"]
+        (ledger_id, purpose), (rows, end) = header["identity"], header["head"]
         pieces = tuple(row.tobytes() for row in arrays["pieces"])
-        return Checked((ledger_id, purpose), Head(*header["head"]), accounts, pieces, header["recomputed"])
-    except (OSError, PauseError, KeyError, TypeError, ValueError):
-        return None
+        return Checked((ledger_id, purpose), Head(int(rows), end), accounts, pieces, int(header["recomputed"]))
+    return None
 
 
 def _account(first: list[Any], last: list[Any], *sums: list[float]) -> Account:
@@ -143,11 +145,13 @@ def write_seal(path: Path, checked: Checked) -> None:
         "accounts": {name: _described(one) for name, one in checked.accounts.items()},
     }  # fmt: skip
     pieces = np.frombuffer(b"".join(checked.pieces), dtype=np.uint8).reshape(len(checked.pieces), -1)
+    # One name for all: a process that is killed here leaves one such file, and the next seal takes its place.
+    temporary = path.with_name(f".{path.name}.tmp")
     with suppress(OSError):
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary.unlink(missing_ok=True)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.writelines(state_parts(_KIND, header, {"pieces": pieces}))
-            Path(temporary).replace(path)
+            temporary.replace(path)
         finally:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -202,7 +202,8 @@ class SqliteLedger:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection; on every way out a transaction that was not committed is rolled back."""
         held = self._held
-        if held is None or held[0] != _whoever_calls():
+        # Not in the midst of another call of this thread either, as from a clock: its transaction would be rolled back.
+        if held is None or held[0] != _whoever_calls() or held[1].in_transaction:
             with connected(self.path, self._timeout) as connection:
                 yield connection
             return
