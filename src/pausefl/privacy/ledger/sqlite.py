@@ -229,9 +229,11 @@ class SqliteLedger:
             if (inserted, counted) != (1, 1):
                 raise broken(self.path, "it did not take the new row")
             written = None if self._seal is None else pages_to_write(self.path)
+            # What was written through mapped memory may leave no trace in the file's times.
+            unchanged = hash_again(self.path, checked.pieces, written) == checked.pieces
             connection.execute("COMMIT")
             look = touched(self.path)
-            pieces = hash_again(self.path, checked.pieces, written)
+            pieces = hash_again(self.path, checked.pieces, written) if unchanged else None
         accounts = {**checked.accounts, subject: account.after(charge) if account else Account.of_first(charge)}
         self._known = replace(checked, head=Head(row[0], row[-1]), accounts=accounts, pieces=pieces)
         self._touched = look
@@ -240,10 +242,11 @@ class SqliteLedger:
     def read_back(self) -> None:
         """Read from the file what was charged last, and raise if it is not there; then seal the ledger.
 
-        A ledger without a seal is verified from its first row on.
+        A ledger without a seal is verified from its first row on, and so is one whose file is not known to be the one
+        that was checked.
         """
         known = self._checked
-        if self._seal is None:
+        if self._seal is None or known.pieces is None:
             self.verify()
             return
         with self._connected() as connection:
