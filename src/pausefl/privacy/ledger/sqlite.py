@@ -66,6 +66,9 @@ class SqliteLedger:
 
     A subject is the identity of a data set, not of a run.
 
+    Fork while no other thread of the process is in a call of a ledger.  Otherwise the child has SQLite's word that the
+    file is locked, for its whole life: it charges nothing, and may wait for ever.
+
     Law: ``reserve`` returns only when the charge is kept for good.  The plays of a subject are 1, 2, 3, … without gaps;
     no release name is charged twice; ``spent`` never falls and never exceeds the budget, nor ``spent_delta`` the limit;
     budget and schedule of a subject never change.  A call that raises has charged nothing.  There is no way to take a
