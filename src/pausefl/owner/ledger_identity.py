@@ -169,7 +169,7 @@ def _simulated(path: Path) -> SqliteLedger:
     if not path.exists():
         folder = replies_folder(path)
         folder.mkdir(parents=True, exist_ok=True)
-        # All clients of a run begin at once, and whoever makes a ledger removes what another has half made.
+        # All clients of a run begin at once: one of them makes the ledger, and the others find it.
         with writing_in(folder):
             if not path.exists():
                 SqliteLedger.create(path, simulation=True)
