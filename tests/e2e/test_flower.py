@@ -196,6 +196,7 @@ def test_2_a_node_killed_in_mid_round_comes_back_and_its_count_never_falls(deplo
     assert [charge.play for charge in charges(deployment, 0)] == list(range(1, after_kill + len(back) + 1))
 
 
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/test_checkpoint.py, test_checkpoint_journal.py
 def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: Any) -> None:
     before, state = counts(deployment), deployment.folder / "resumed.state"
     asked = {"per-round": 2, "checkpoint": str(state)}

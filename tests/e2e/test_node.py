@@ -164,6 +164,7 @@ def noised(told: dict[str, Any], releases: int) -> None:
     assert 3 < np.linalg.norm(told["update"]) < 1e3
 
 
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/node
 def test_the_node_runs_what_was_reviewed_and_nothing_else_gets_out(site: Site) -> None:
     plain = KIT.PLAIN.replace("ClientApp()", "ClientApp(mods=[PrivateUpdate()])")
     carrying = "from pausefl.flower import PrivateUpdate\n" + plain
