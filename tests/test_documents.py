@@ -44,7 +44,7 @@ def test_the_steps_with_flower_are_the_same_on_both_pages() -> None:
         for name in ("README.md", "docs/flower.md")
     )
     assert readme == page and len(page) == 3
-    commands = r"^\$ ((?:flwr run|flower-|pausefl owner init|grep)[^#\n]*?(?:\\\n.*?)?)(?: +#.*)?$"
+    commands = r"^\$ ((?:flwr run|flower-|pausefl owner init|mkdir)[^#\n]*?(?:\\\n.*?)?)(?: +#.*)?$"
     short, whole = (
         set(re.findall(commands, (ROOT / name).read_text(), re.M)) for name in ("README.md", "docs/flower.md")
     )
