@@ -63,8 +63,8 @@ def engine(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[An
     folder = tmp_path_factory.mktemp("first")
     made = load_script().Deployment(folder / "d", 10, simulation=True)
     del made.env["PAUSEFL_OWNER"]
-    # A Ray of its own, whatever else this machine simulates, whose workers do not give way to everybody else.
-    made.env |= {"HOME": str(folder), "RAY_ADDRESS": "local", "RAY_worker_niceness": "0"}
+    # The workers of its Ray do not give way to everybody else.
+    made.env |= {"HOME": str(folder), "RAY_worker_niceness": "0"}
     made.env["PYTHONPATH"] = str(Path(pausefl.__file__).parents[1])
     try:
         made.start()

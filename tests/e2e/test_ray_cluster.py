@@ -48,11 +48,15 @@ class Thrifty(Policy):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:  # a short path: sockets lie below it
+    with (
+        TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,  # a short path: sockets lie below it
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # Apart from whatever else uses Ray on this machine: its note of the cluster's address, too, lies in here.
+        patch.setenv("RAY_TMPDIR", folder)
         head = {
             "num_cpus": 1,
             "include_dashboard": False,
-            "temp_dir": folder,  # apart from whatever else uses Ray on this machine
             "_system_config": {"worker_niceness": 0},  # by default workers step back, and starve beside other tests
         }
         made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
