@@ -61,4 +61,4 @@ def show(title: str, figures: list[Figure]) -> bool:
         verdict = "" if figure.met is None else "ok" if figure.met else "MISSED"
         table.add_row(figure.name, figure.value, figure.wanted, verdict)
     Console(width=100).print(table)
-    return all(figure.met is not False for figure in figures)
+    return all(figure.met is None or figure.met for figure in figures)
