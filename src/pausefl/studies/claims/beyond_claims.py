@@ -54,8 +54,8 @@ def _ends(evidence: Evidence) -> Iterator[Finding]:
 BEYOND = (
     Claim(
         "Matched aggregation learns as well as plain averaging at its best.",
-        f"We compare the best mean of {SMOOTH} rounds of both, seed by seed. It must be less than {_PEAK_POINTS:g} "
-        "point below.",
+        f"We compare the best mean of {SMOOTH} rounds of both, seed by seed. That of matched aggregation must be less "
+        f"than {_PEAK_POINTS:g} point below that of plain averaging.",
         "Early releases carry little noise, so a server gains nothing by knowing the noise.",
         _peaks,
     ),

@@ -91,29 +91,31 @@ def _distinct(rows: Rows, column: str) -> list[Any]:
 MEASURED = (
     Claim(
         "Regret grows logarithmically (Theorem 1).",
-        f"We divide what the last doubling of n added by what the doubling before added. The result is 1 for log n, "
-        f"1.41 for the root of n, and 2 for n. We ask for {_LOG_GROWTH} at most. This cannot tell log n from a very "
-        "small power of n.",
-        "The exploration bonus sqrt((m+1) ln n / T) is far larger than the differences of speed for as long as any "
-        "training lasts. Regret grows logarithmically only when the bonus has become small beside them.",
+        "Let n be the number of rounds. We divide the regret that the last doubling of n added by what the doubling "
+        "before added. The result is 1 if regret grows like log n, 1.41 if it grows like the root of n, and 2 if it "
+        f"grows like n. We ask for {_LOG_GROWTH} at most. This cannot tell log n from a very small power of n.",
+        "For a client that was timed T times, the exploration bonus is sqrt((m+1) ln n / T). It is far larger than the "
+        "differences of speed for as long as any training lasts. Regret grows logarithmically only when the bonus has "
+        "become small beside them.",
         _logarithmic,
     ),
     Claim("Regret stays below the bound of Theorem 1.", "We divide regret by the bound at every n.", "", _bounded),
     Claim(
         "PAUSE chooses in O(K log K).",
-        f"We fit K^p to the time of one choice, with m = K/5 and at most 1,000. The exponent p must not exceed that of "
-        f"K log K plus {_MARGIN:g}, over all K and over the last factor of ten alone. Speed and score are independent, "
-        "or opposed (the slower a client, the higher its score).",
+        "We fit K^p to the time of one choice among K clients, with m = K/5 members, but at most 1,000. The exponent "
+        f"p must not exceed that of K log K by more than {_MARGIN:g}. This must hold over all K, and over the last "
+        "factor of ten alone. Speed and score are independent, or opposed (the slower a client, the higher its score).",
         "The time of one operation grows too, once the clients no longer fit into the processor's caches. Timings on a "
         "busy machine also distort the fit.",
         _complexity,
     ),
     Claim(
         "The tailored graph helps annealing.",
-        f"We compare the median gap to the optimum of one chain on either graph. Both chains have our temperature "
+        "The graph says which sets a chain can reach in one step. We compare the median gap to the optimum of one "
+        "chain on the paper's tailored graph and of one on the plain (vanilla) graph. Both chains have our temperature "
         f"(from the data, far colder than the paper's), a random start and {_STEPS:,} steps.",
-        "The graph was made so that a step is cheap and the chain is connected with a small C. Its swaps are about the "
-        "slowest member, but with alpha = 100 the scores decide.",
+        "The paper made the tailored graph so that a step is cheap, and so that the chain can reach every set with a "
+        "small temperature constant C. Its swaps are about the slowest member. But with alpha = 100 the scores decide.",
         _tailored,
     ),
 )

@@ -103,9 +103,9 @@ def _relative(pair: Pair, column: str, rounds: int) -> float:
 
 
 _TIME = (
-    f"We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. It is the "
-    f"mean of the scores in as many seconds as {SMOOTH} rounds of PAUSE take. The verdict is about that moment. The "
-    "table also shows the mean until then."
+    "We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. The "
+    f"accuracy at that time is the mean of the scores in the seconds before it, as many as {SMOOTH} rounds of PAUSE "
+    "take. The verdict is about that moment. The table also shows the mean lead until then."
 )
 _LEAK = "We compare the largest epsilon that any client has spent, seed by seed, at the last {} that all runs reach."
 _AXIS = (
@@ -186,8 +186,8 @@ TRAINED = (
     Claim(
         "SA-PAUSE as published is close to PAUSE.",
         _CLOSE
-        + "It is one chain from a random set at the paper's temperature, C / 30 with C from the reward's largest "
-        "range.",
+        + "This is one chain from a random set, at the paper's temperature: C / 30, where C comes from the largest "
+        "range that the reward can have.",
         "With alpha = 100 that temperature is far above the differences between sets, so the chain walks almost at "
         "random.",
         _close_to_pause("sa-pause-as-published"),

@@ -77,7 +77,8 @@ UNIT_CLAIMS = (
     Claim(
         "A model learns while every single record is protected, under a lifetime epsilon of 1 or less.",
         f"The accuracy must be above {_KEPT:.0%} of that without noise, in `pausefl study units`.",
-        "The noise of a client is divided by its number of records: small clients with small budgets have the most.",
+        "The noise of a client is divided by its number of records. So small clients with small budgets have the most "
+        "noise.",
         _learns,
     ),
     Claim(

@@ -17,7 +17,7 @@ _REHEARSED = "pause (rehearsed)"
 _NEARLY = 1.1
 _COUNTED = (
     "If a run never gets there, we count seconds only up to the end of the shortest such run. A run that is not there "
-    "by then counts with that moment."
+    "by then counts as if it got there at that moment."
 )
 
 
@@ -84,8 +84,9 @@ def _on_the_way(evidence: Evidence) -> Iterator[Finding]:
 WHOLE_UPDATE = (
     Claim(
         "A small model on fixed features learns under a lifetime budget for the whole update, where the plan says so.",
-        f"The mean accuracy of runs made by `pausefl plan` is above {REACHED:.0%} of the accuracy without noise where "
-        "the plan says that the model can learn, and below where it says that it cannot.",
+        "The runs follow `pausefl plan`. Where the plan says that the model can learn, their mean accuracy must be "
+        f"above {REACHED:.0%} of the accuracy without noise. Where it says that the model cannot learn, it must be "
+        "below.",
         "The verdict rests on one number: the ratio of noise to signal, divided by the ratio that the model bears. It "
         "was fitted to runs of other settings, and near 1 it can err either way.",
         _plans,
@@ -111,7 +112,7 @@ WHOLE_UPDATE = (
     ),
     Claim(
         "After a rehearsal, PAUSE is as accurate as random choice, on unequal data too.",
-        "The accuracy of the last ten rounds must be less than 1 point below, seed by seed.",
+        "Seed by seed, the accuracy of the last ten rounds must be less than 1 point below that of random choice.",
         "",
         _as_accurate,
     ),
