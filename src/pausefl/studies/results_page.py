@@ -37,9 +37,9 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
         "",
         f"Made with `{made_with}`. `{folder}/README.md` has the command behind each run. In tables, ± is the "
         f"standard deviation over seeds, *final* is the mean of the last {SMOOTH} rounds, *best* is the best single "
-        f"score, and *largest leakage* is that of any client in any seed. In charts, accuracy is the mean of the last "
-        f"{SMOOTH} rounds, as in the paper. Lines are means over seeds, and bands reach from the lowest seed to the "
-        "highest. [Claims](claims.md) says what all this means for the paper's claims.",
+        "score, and *largest leakage* is the most epsilon that any client has spent in any seed. In charts, accuracy "
+        f"is the mean of the last {SMOOTH} rounds, as in the paper. Lines are means over seeds, and bands reach from "
+        "the lowest seed to the highest. [Claims](claims.md) says what all this means for the paper's claims.",
         "",
     ]
     found = {*evidence.runs, *evidence.tables}
@@ -64,7 +64,7 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
         seeds = len({row.get("seed") for row in table.rows})
         said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
         if name in PAGES:
-            said += [f"What it says is on [a page of its own]({PAGES[name]}).", ""]
+            said += [f"[This page]({PAGES[name]}) says what the study found.", ""]
         prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same
         return said + _pictures(
             write_images(table.kind.report(table.rows, name), images, formats=("png",), prefix=prefix)
