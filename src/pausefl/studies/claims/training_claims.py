@@ -34,11 +34,11 @@ def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
             leads = [lead for pair in pairs if len(lead := leads_of(pair, end, width))]
             if leads:
                 last, mean = Estimate.of([lead[-1] for lead in leads]), Estimate.of([lead.mean() for lead in leads])
-                of_seeds = f", in {sum(lead[-1] > 0 for lead in leads)} of {len(leads)}" if len(leads) > 1 else ""
+                of_seeds = f", in {sum(lead[-1] > 0 for lead in leads)} of {len(leads)} seeds" if len(leads) > 1 else ""
                 ahead = float(np.mean([(lead > 0).mean() for lead in leads]))
                 figure = (
                     f"after {end:.0f} s (mean of {min(width, end):.1f} s): {last} points ahead{of_seeds}; "
-                    f"mean until then {mean}, ahead {ahead:.0%} of it"
+                    f"mean lead until then {mean}, ahead for {ahead:.0%} of the time"
                 )
                 yield Finding(study, _unless_early(last.above(0.0), pairs, "seconds", end), figure)
 
@@ -105,7 +105,8 @@ def _relative(pair: Pair, column: str, rounds: int) -> float:
 _TIME = (
     "We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. The "
     f"accuracy at that time is the mean of the scores in the seconds before it, as many as {SMOOTH} rounds of PAUSE "
-    "take. The verdict is about that moment. The table also shows the mean lead until then."
+    "take. The verdict is about that moment. The table also shows the mean lead until then. A negative lead means that "
+    "PAUSE is behind."
 )
 _LEAK = "We compare the largest epsilon that any client has spent, seed by seed, at the last {} that all runs reach."
 _AXIS = (
