@@ -37,7 +37,7 @@ from pausefl.learn.datasets import Dataset, load_dataset, store_dataset
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.owner_init import init_owner
 from pausefl.privacy import FixedHorizon, Gaussian, Geometric, Laplace, PrivUnit, SimulatedNoise, SqliteLedger, suggest
-from pausefl.privacy.audit import audit
+from pausefl.privacy.audit import attack, audit
 from pausefl.runs.config import Config, load_config
 from pausefl.runs.play import run
 from pausefl.studies.claims.page import judged as claims_of
@@ -184,7 +184,9 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     (folder / place / "raw" / name / part).write_bytes(content)
             sums = tuple(download.md5(content).hexdigest() for content in files)
             patch.setitem(download.MD5, name, sums)  # they are checked against these instead of the published ones
-        patch.setattr(client_audit, "_TRIALS", 16)  # the audits of clients here are of sound ones
+        # The audits here are of sound mechanisms and clients, which need no thorough search.
+        patch.setitem(attack.__kwdefaults__, "least", 40)
+        patch.setattr(client_audit, "_TRIALS", 16)
         yield folder
 
 

@@ -24,7 +24,7 @@ from pausefl.privacy.mechanisms.base import Guarantee, Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
 from pausefl.privacy.mechanisms.tensor_rules import Layers
 from pausefl.rng import stream
-from pausefl.types import BoolArray, Epsilon, FloatArray
+from pausefl.types import BoolArray, Epsilon, FloatArray, IntArray
 
 Trial: TypeAlias = Callable[[Sequence[FloatArray]], FloatArray]
 """Releases updates one after the other, and returns what was released, a row each."""
@@ -199,26 +199,38 @@ def _release(mechanism: Mechanism, update: FloatArray, epsilon: Epsilon, noise: 
 
 def _best_event(views: Views, seen: FloatArray, coins: BoolArray, bound: Bound, luck: float) -> Event:
     """Return the event that accuses most, by the bound that will be taken of it at the error ``luck``."""
-    scores, best = views.scores(seen), Event(views, 0, -math.inf, math.inf, False, -math.inf)
+    scores = views.scores(seen)
     ours, theirs = np.sort(scores[coins], axis=0), np.sort(scores[~coins], axis=0)
     runs = len(ours), len(theirs)
-    for column in range(scores.shape[1] if min(runs) else 0):
-        x, y = ours[:, column], theirs[:, column]
-        low, high = np.quantile(scores[:, column], [_TAILS, 1.0 - _TAILS], method="higher")
-        # An event that one of the inputs never has.
-        low = np.append(low, [x[0], y[0]])
-        high = np.append(high, np.nextafter([x[-1], y[-1]], math.inf))
-        above = runs[0] - np.searchsorted(x, high), runs[1] - np.searchsorted(y, high)
-        below = np.searchsorted(x, low), np.searchsorted(y, low)
-        none = np.full(len(low), math.inf)
-        sides = [(-none, high, above, runs), (low, none, below[::-1], runs[::-1])]
-        if bound.both_sides:
-            sides.append((low, high, (above[0] + below[1], above[1] + below[0]), runs))
-        for lows, highs, (right, wrong), of in sides:
-            for flipped in (False, True):
-                counts = (wrong, right, of[::-1]) if flipped else (right, wrong, of)
-                strengths = bound.lower(*counts, luck / scores.shape[1])
-                i = int(np.argmax(strengths))
-                if strengths[i] > best.strength:
-                    best = Event(views, column, float(lows[i]), float(highs[i]), flipped, float(strengths[i]))
-    return best
+    if not min(runs):
+        return Event(views, 0, -math.inf, math.inf, False, -math.inf)
+    low, high = np.quantile(scores, [_TAILS, 1.0 - _TAILS], axis=0, method="higher")
+    # An event that one of the inputs never has.
+    low = np.vstack([low, ours[0], theirs[0]])
+    high = np.vstack([high, np.nextafter([ours[-1], theirs[-1]], math.inf)])
+    above = runs[0] - _below(ours, high), runs[1] - _below(theirs, high)
+    below = _below(ours, low), _below(theirs, low)
+    none = np.full(low.shape, math.inf)
+    sides = [(-none, high, above, runs), (low, none, below[::-1], runs[::-1])]
+    if bound.both_sides:
+        sides.append((low, high, (above[0] + below[1], above[1] + below[0]), runs))
+    error = luck / scores.shape[1]
+    strengths = np.stack(
+        [
+            bound.lower(*counts, error)
+            for _, _, (right, wrong), of in sides
+            for counts in ((right, wrong, of), (wrong, right, of[::-1]))  # the second is flipped
+        ],
+        axis=-1,
+    )
+    # Of equal ones the first view, then the first side, then the first threshold.
+    best = int(np.argmax(strengths.transpose(1, 2, 0)))
+    column, side, i = np.unravel_index(best, strengths.transpose(1, 2, 0).shape)
+    lows, highs, _, _ = sides[side // 2]
+    strength = float(strengths[i, column, side])
+    return Event(views, int(column), float(lows[i, column]), float(highs[i, column]), bool(side % 2), strength)
+
+
+def _below(sorted_columns: FloatArray, thresholds: FloatArray) -> IntArray:
+    """Return how many numbers of each column lie below each of its thresholds."""
+    return np.stack([np.searchsorted(*both) for both in zip(sorted_columns.T, thresholds.T, strict=True)], axis=1)
