@@ -87,7 +87,7 @@ class Candidates:
 
     @cached_property
     def score(self) -> FloatArray:
-        """What the client adds to the reward but for speed: (alpha·generalization + gamma·budget_left) / m."""
+        """What the client adds to the reward, without speed: generalization + gamma·budget_left / m."""
         return read_only(self.objective.score)
 
     @cached_property
