@@ -20,8 +20,8 @@ any numbers from 0 to 1.  Latencies vary much less than that around a client's m
 ``Candidates.latency_spread``.  A client that has never answered counts as an average one, so a large network is not
 tried out first.
 
-All of it is known to the server: latencies, sizes, picks and schedules.  Three numbers were chosen by trials on MNIST:
-that evenness counts a quarter, the bonus a half, and the second half of a budget three times.
+All of it is known to the server: latencies, sizes, picks and schedules.  Three numbers were chosen by trials on MNIST.
+They are the quarter that evenness counts, the half that the bonus counts, and the 3 in 3 log(2p).
 """
 
 from __future__ import annotations
