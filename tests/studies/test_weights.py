@@ -33,6 +33,12 @@ def test_the_best_weights_are_those_of_the_search_that_all_seeds_get_there_with(
     assert best(rows) == steady
 
 
+def test_the_seeds_of_the_search_are_counted_apart() -> None:
+    steps = (("grid", 100), ("grid", 101), ("pause-auto", 100), ("tuned", 0), ("tuned", 1), ("pause-auto", 2))
+    rows = [row(step, PUBLISHED, 1.0, seed) for step, seed in steps]
+    assert WeightSearch.seeds_played(rows) == "3 seeds, and 2 others for the search"
+
+
 def test_what_was_found_is_judged_by_other_seeds_than_those_it_was_found_with(tmp_path: Path) -> None:
     rows = write_rows(SMALL, tmp_path)
     assert [(one["step"], one["seed"]) for one in rows] == [

@@ -61,8 +61,7 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
     study = load_study(name)
     if name in evidence.tables:
         table = evidence.tables[name]
-        seeds = len({row.get("seed") for row in table.rows})
-        said = [f"`{name}`" + (f", {seeds} seeds." if "seed" in table.rows[0] else "."), ""]
+        said = [", ".join(filter(None, (f"`{name}`", table.kind.seeds_played(table.rows)))) + ".", ""]
         if name in PAGES:
             said += [f"[This page]({PAGES[name]}) says what the study found.", ""]
         prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same

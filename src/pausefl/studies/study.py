@@ -92,6 +92,11 @@ class Measurement(Section):
         """Measure, and yield one row after the other (times depend on the machine, all else on the settings)."""
 
     @classmethod
+    def seeds_played(cls, rows: Rows) -> str:
+        """Say with how many seeds such rows were measured; nothing if they have none."""
+        return f"{len({row['seed'] for row in rows})} seeds" if "seed" in rows[0] else ""
+
+    @classmethod
     @abstractmethod
     def report(cls, rows: Rows, title: str) -> Report:
         """Return the report of such rows."""

@@ -104,6 +104,13 @@ class WeightSearch(Measurement):
         }  # fmt: skip
 
     @classmethod
+    def seeds_played(cls, rows: Rows) -> str:
+        """Count the seeds of the comparison, and those of the search apart from them."""
+        seeds = {row["seed"] for row in rows}
+        search = {seed for seed in seeds if seed >= _SEARCH_SEED}
+        return f"{len(seeds - search)} seeds, and {len(search)} others for the search"
+
+    @classmethod
     def report(cls, rows: Rows, title: str) -> Report:
         """Return what each weight does, beside ``pause-auto``, and who was faster in the end."""
         settings = by_setting(rows)
