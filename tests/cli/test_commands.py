@@ -33,10 +33,10 @@ def test_help_has_a_short_form_everywhere(capsys: pytest.CaptureFixture[str], co
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("ledger = 'mine.db'", "is no ledger, but an owner's file; its ledger is "),
-        ("[study]\ntitle = 'x'", "is no ledger, but a study; a ledger is the database"),
-        ("[[app]]\nname = 'x'", "is no ledger, but a list of reviewed apps"),
-        ("[run]\nrounds = 3", "is no ledger, but a configuration in TOML"),
+        ("ledger = 'mine.db'", "is not a ledger but an owner's file; pass its ledger "),
+        ("[study]\ntitle = 'x'", "is not a ledger but a study; pass the database"),
+        ("[[app]]\nname = 'x'", "is not a ledger but a list of reviewed apps"),
+        ("[run]\nrounds = 3", "is not a ledger but a configuration in TOML"),
     ],
 )
 def test_what_is_no_ledger_is_said_to_be_what_it_is(

@@ -52,7 +52,7 @@ def test_every_command_argument_and_option_explains_itself(name: str, capsys: py
 
 def test_the_exit_codes_are_in_the_help_and_a_first_day_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "--help")
-    assert "Exit codes: 0 done, 1" in out
+    assert "Exit codes: 0 means done. 1" in out
     assert out.index("│ demo ") < out.index("│ run ") < out.index("│ ledger ") < out.index("│ paper ")
 
 
@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_says_so(tmp_path: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started.pid, signal.SIGKILL)
     assert (started.returncode, out) == (130, "")
-    assert err == f"interrupted; the same command goes on from the last checkpoints in {tmp_path / 'out'}\n"
+    assert err == f"interrupted; run the same command again to continue from the last checkpoints in {tmp_path / 'out'}\n"
     [checkpoint, *_] = tmp_path.glob("out/*/checkpoint.state")
     header, _ = read_state(checkpoint, "run")
     assert header["number"] >= 1

@@ -40,7 +40,7 @@ def test_the_tables_name_every_key_and_every_command() -> None:
     commands = commands_table()
     for name in ("pausefl run", "pausefl ledger verify", "pausefl data fetch", "pausefl audit"):
         assert f"## {name}\n" in commands
-    assert "A TOML file; every key has a default." in commands
+    assert "The TOML file of the run. Every key in it has a default." in commands
 
 
 def test_the_drawing_is_the_one_that_the_script_makes() -> None:

@@ -343,5 +343,5 @@ def test_what_the_command_refuses(file, capsys):
     for words in (("audit",), ("audit", "laplace", "--epsilon", 1, "--owner", file)):
         code, seen = called(capsys, *words)
         assert code == 2 and "exactly one of the two" in seen.err
-    assert "left out with --owner" in called(capsys, "audit", "--owner", file, "--epsilon", 1)[1].err
+    assert "are for a mechanism, but --owner takes" in called(capsys, "audit", "--owner", file, "--epsilon", 1)[1].err
     assert "--epsilon" in called(capsys, "audit", "laplace")[1].err

@@ -305,7 +305,7 @@ def test_verify_says_what_the_node_would_say(
 ) -> None:
     assert called(capsys, "ledger", "verify", ledger)[0] == 0
     code, out, _ = called(capsys, "ledger", "verify", backup)
-    assert (code, "3 rows, all in order; a backup: nothing can be charged to it" in out) == (0, True)
+    assert (code, "3 rows, all in order; this is a backup, so nothing can be charged to it" in out) == (0, True)
     copy = tmp_path / "copy" / "ledger.db"
     shutil.copytree(ledger.parent, copy.parent)
     code, _, err = called(capsys, "ledger", "verify", copy)

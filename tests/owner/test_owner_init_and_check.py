@@ -385,7 +385,7 @@ def test_what_is_taken_up_is_not_said_to_be_made(tmp_path: Path, capsys: pytest.
     words = ("owner", "init", tmp_path, "--name", "clinic")
     assert f"\nmade {tmp_path}/ledger.db (id" in called(capsys, *words)[1]
     (tmp_path / "owner.toml").unlink()
-    assert f"\ntook up {tmp_path}/ledger.db (id" in called(capsys, *words)[1]
+    assert f"\nkept the existing {tmp_path}/ledger.db (id" in called(capsys, *words)[1]
 
 
 def test_a_new_ledger_is_retired_under_the_name_of_its_owner_only(

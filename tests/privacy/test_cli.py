@@ -85,12 +85,12 @@ def test_show_multiplies_each_release_by_its_own_dimension(tmp_path):
 
 def test_an_option_that_is_gone_says_so(path):
     error = run("ledger", "show", path, "--dimension", 25818, code=2)
-    assert error == "pausefl: --dimension is gone: each row of the ledger has its own\n"
+    assert error == "pausefl: --dimension is no longer an option; leave it out, because every row of the ledger states its own dimension\n"
     error = run("ledger", "restore", path, "--head", "0" * 64, code=2)
-    assert error.startswith("pausefl: --head is gone: give --releases N, ") and error.count("\n") == 1
+    assert error.startswith("pausefl: --head is no longer an option; pass --releases N instead, ") and error.count("\n") == 1
 
 
-AFTER = "make a new backup now and destroy older ones: they do not know of this\n"
+AFTER = "Make a new backup now, and destroy the older ones, because they do not contain this row.\n"
 
 
 def test_retire(path):
@@ -99,7 +99,7 @@ def test_retire(path):
     assert "only 'a', 'b'" in run("ledger", "retire", path, "--yes", "--subject", "c", code=2)
     assert SqliteLedger(path).head.rows == 51
     out = run("ledger", "retire", path, "--yes", "--subject", "b")
-    assert out == f"b is retired: 6 of 8 were left and are spent now, for ever\n{AFTER}"
+    assert out == f"b is retired: 6 of 8 were left, and they are spent now for ever\n{AFTER}"
     assert "retired at" in run("ledger", "retire", path, "--yes", "--subject", "b", code=2)
     _, b = json.loads(run("ledger", "show", path, "--json"))
     assert (b["spent"], b["left"], b["releases"], b["releases_left"]) == (8.0, 0.0, 1, 0)
@@ -117,7 +117,7 @@ def test_retire_before_the_first_release(tmp_path):
     path = SqliteLedger.create(tmp_path / "l.db").path
     assert "0 subjects; name one with --subject" in run("ledger", "retire", path, "--yes", code=2)
     told = run("ledger", "retire", path, "--yes", "--subject", "never")
-    assert told == f"never is retired: no release was made, and none will be, for ever\n{AFTER}"
+    assert told == f"never is retired: it made no release, and it never will\n{AFTER}"
     (found,) = json.loads(run("ledger", "show", path, "--json"))
     assert (found["releases"], found["spent"], found["bound"], found["schedule"]) == (0, 0.0, 0.0, "retired")
     assert "never: 0 releases" in run("ledger", "show", path)
@@ -202,7 +202,7 @@ def test_verify(path):
     assert head["head"] in run("ledger", "verify", path, "--head", head["head"].upper())
     assert "older copy" in run("ledger", "verify", path, "--head", "f" * 64, code=2)
     for mistyped in ("abc", head["head"][1:], head["head"] + "0", "g" * 64, ""):
-        assert "must be 64 hexadecimal digits; it is mistyped" in run(
+        assert "must be 64 hexadecimal digits; copy it whole" in run(
             "ledger", "verify", path, "--head", mistyped, code=2
         )
     with closing(sqlite3.connect(path)) as connection:
@@ -276,6 +276,6 @@ def test_audit_finds_the_low_bits_of_simulated_noise():
 
 def test_a_ledger_without_releases_says_so_and_exports_its_columns(tmp_path):
     path = SqliteLedger.create(tmp_path / "new.db").path
-    assert run("ledger", "show", path) == "nothing has left: this ledger has no release yet\n"
+    assert run("ledger", "show", path) == "this ledger has no release yet, so nothing has leaked\n"
     assert json.loads(run("ledger", "show", path, "--json")) == []
     assert run("ledger", "export", path, "--format", "csv").startswith("subject,release,play,epsilon,")

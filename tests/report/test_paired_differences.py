@@ -146,8 +146,8 @@ def test_every_format_says_the_same(study: Path, capsys: pytest.CaptureFixture[s
         (["--json", "--format", "csv"], "--format is 'csv', but --json asks for json"),
         (["--against", "random"], "--against is 'random', but has no effect without --paired"),
         (["--paired", "--against", "x"], "--against is 'x', but must be one of pause, random"),
-        (["--target", "0.8"], "0.8 is no accuracy in percent; write 80 for 80 %."),
-        (["--target", "1"], "1 is no accuracy in percent; write 100 for 100 %."),
+        (["--target", "0.8"], "0.8 is too small for an accuracy in percent; write 80 if you mean 80 %."),
+        (["--target", "1"], "1 is too small for an accuracy in percent; write 100 if you mean 100 %."),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -161,4 +161,4 @@ def test_what_makes_no_sense_is_refused(
 def test_one_policy_has_nothing_to_be_compared_with(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, line = said(capsys, str(study / "pause"), "--paired")
     assert code == 2
-    assert "--paired finds no policy that shares a seed with pause; name folders of several" in line
+    assert "--paired finds no policy that shares a seed with pause; pass folders of several policies" in line

@@ -103,7 +103,7 @@ def test_a_wrong_text_is_refused_in_one_line(
         (["--vary", "selection.alpha=1", "--scale", "smoke"], "--scale is 'smoke', but"),
         (["--vary", "selection.alpha=" + ",".join(map(str, range(101))), "--vary",
           "selection.gamma=" + ",".join(map(str, range(101)))], "10,201 combinations', but must be at most 10,000"),
-        (["selection.alpha", "1,2"], "is now 'pausefl tune STUDY --vary KEY=VALUES'; use that"),
+        (["selection.alpha", "1,2"], "has a new form; run 'pausefl tune STUDY --vary KEY=VALUES' instead"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_refused_in_one_line(

@@ -18,7 +18,8 @@ from pausefl.errors import PauseError
 app = typer.Typer(
     name="pausefl",
     help="Low-latency, privacy-aware client selection for federated learning.",
-    epilog="Exit codes: 0 done, 1 an audit refuted the claim, 2 refused (one line says why), 130 and 143 interrupted.",
+    epilog="Exit codes: 0 means done. 1 means that an audit refuted the claim. 2 means that pausefl refused; one line "
+    "says why. 130 and 143 mean that it was interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -33,8 +34,8 @@ MOVED = {
 """Commands that have a new name: the old one says so and does nothing."""
 
 GONE = {
-    ("pausefl ledger show", "--dimension"): "each row of the ledger has its own",
-    ("pausefl ledger restore", "--head"): "give --releases N, how many releases were made in all",
+    ("pausefl ledger show", "--dimension"): "leave it out, because every row of the ledger states its own dimension",
+    ("pausefl ledger restore", "--head"): "pass --releases N instead, where N counts all releases ever made",
 }
 """Options that are no longer there, and why."""
 
@@ -83,11 +84,13 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         old = (arguments or sys.argv[1:] or [""])[0]
         if old in MOVED:
-            _complain(f"'pausefl {old}' is now '{MOVED[old]}'; use that")
+            _complain(f"'pausefl {old}' has a new name; run '{MOVED[old]}' instead")
         elif isinstance(error, click.NoSuchOption) and (why := _gone(error)):
-            _complain(f"{error.option_name} is gone: {why}")
+            _complain(f"{error.option_name} is no longer an option; {why}")
         elif old == "tune" and error.format_message().startswith("Got unexpected extra argument"):
-            _complain("'pausefl tune STUDY KEY VALUES' is now 'pausefl tune STUDY --vary KEY=VALUES'; use that")
+            _complain(
+                "'pausefl tune STUDY KEY VALUES' has a new form; run 'pausefl tune STUDY --vary KEY=VALUES' instead"
+            )
         elif type(error).__name__ == "NoArgsIsHelpError":  # not in every release of click
             typer.echo(error.format_message())
         else:
@@ -98,7 +101,11 @@ def main(arguments: list[str] | None = None) -> None:
         _complain(str(error))
         code = 2
     except OSError as error:
-        what = f"{error.filename} cannot be used ({error.strerror}); name another" if error.filename else str(error)
+        what = (
+            f"pausefl cannot use {error.filename} ({error.strerror}); check the path and your rights to it"
+            if error.filename
+            else str(error)
+        )
         _complain(what)
         code = 2
     except (click.Abort, KeyboardInterrupt):

@@ -28,22 +28,24 @@ def audit(
     mechanism: Annotated[
         str | None,
         typer.Argument(
-            help="Which mechanism to attack, e.g. laplace, gaussian or privunit; a wrong name lists all of them.",
+            help="The mechanism to attack, for example laplace, gaussian or privunit. A wrong name lists all of them.",
             autocompletion=lambda incomplete: [name for name in _variants() if name.startswith(incomplete)],
         ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="What the mechanism claims to leak at most, per release.")
+        float | None, typer.Option(help="The epsilon that the mechanism claims for each release.")
     ] = None,
     owner: Annotated[
-        Path | None, typer.Option(help="Attack the whole client of this owner's file instead, in a scratch copy.")
+        Path | None,
+        typer.Option(help="Attack the whole client of this owner's file instead. The attack uses a temporary copy."),
     ] = None,
     made_by: Annotated[
         str | None,
         typer.Option(
             "--app",
             metavar="MODULE:MAKE",
-            help="With --owner: attack this app. MAKE(0) makes it with a data set, MAKE(1) with one record replaced.",
+            help="With --owner: attack this app. MAKE(0) returns it with a data set, and MAKE(1) with one record "
+            "replaced.",
         ),
     ] = None,
     source: Annotated[
@@ -52,37 +54,52 @@ def audit(
     runs: Annotated[
         int | None,
         typer.Option(
-            min=100, help="Releases of each input that judge the claim: 40000, with --owner 4000, with --app 500."
+            min=100,
+            help="How many releases of each input judge the claim. The default is 40000, with --owner 4000, with "
+            "--app 500.",
         ),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="For the gaussian mechanism; 1e-5 if left out.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="The delta of the gaussian mechanism. The default is 1e-5.")
+    ] = None,
     confidence: Annotated[
         float,
-        typer.Option(click_type=click.FloatRange(0.5, 1.0, min_open=True, max_open=True), help="Of the lower bound."),
+        typer.Option(
+            click_type=click.FloatRange(0.5, 1.0, min_open=True, max_open=True),
+            help="The confidence of the lower bound.",
+        ),
     ] = 0.99,
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulated noise.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the simulated noise.")] = 0,
     low_bits: Annotated[
         bool | None,
-        typer.Option("--low-bits/--no-low-bits", help="Look at the floats' last bits; by default of secure noise."),
+        typer.Option(
+            "--low-bits/--no-low-bits",
+            help="Also look at the last bits of the floats. The default is to do so for secure noise only.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack MECHANISM (laplace: per coordinate), or an owner's whole client, and print a lower bound on its epsilon.
+    """Attack MECHANISM, or an owner's whole client, and print a lower bound on its epsilon.
 
-    The exit code is 1 if it is broken.
+    For laplace, the bound is per coordinate. The exit code is 1 if the audit refutes the claim.
     """
     from pausefl.errors import ConfigError, require
 
     if (mechanism is None) == (owner is None):
-        raise ConfigError("give either MECHANISM or --owner FILE, exactly one of the two")
-    require(made_by is None or owner is not None, "--app", made_by, "given with --owner", "say on whose terms")
+        raise ConfigError("MECHANISM and --owner are both given or both missing; pass exactly one of them")
+    require(made_by is None or owner is not None, "--app", made_by, "given with --owner", "add --owner FILE")
     error = 1.0 - confidence
     if owner is not None:
         strange = epsilon is not None or delta is not None or low_bits is not None or source != "both"
-        require(not strange, "options", "for a mechanism", "left out with --owner", "the owner's file says it all")
+        if strange:
+            raise ConfigError(
+                "--epsilon, --delta, --source and --low-bits are for a mechanism, but --owner takes these values from "
+                "the "
+                "owner's file; leave them out"
+            )
         found = _client(owner, made_by, runs, error)
     else:
-        require(epsilon is not None, "--epsilon", None, "given with a mechanism", "say what it claims")
+        require(epsilon is not None, "--epsilon", None, "given with a mechanism", "for example --epsilon 1")
         found = _mechanism(str(mechanism), float(epsilon or 0.0), source, runs, delta, error, seed, low_bits, as_json)
     if as_json:
         rows = [{**asdict(one), "passed": one.passed, "verdict": one.verdict} for one in found]
@@ -117,15 +134,21 @@ def _mechanism(
     from rich.console import Console
     from rich.progress import track
 
-    from pausefl.errors import require
+    from pausefl.errors import did_you_mean, require
     from pausefl.privacy import Noise, SecureNoise, SimulatedNoise
     from pausefl.privacy.audit import audit as attack
 
     variants = _variants()
-    require(name in variants, "mechanism", name, f"one of {', '.join(variants)}", "choose one")
+    require(
+        name in variants,
+        "mechanism",
+        name,
+        f"one of {', '.join(variants)}",
+        did_you_mean(name, variants, "pass one of these names"),
+    )
     target: Any = variants[name]
     if target.guarantee.pure:
-        require(not delta, "delta", delta, f"left out with {name}, which has none", "drop --delta")
+        require(not delta, "delta", delta, f"left out with {name}, which has no delta", "leave --delta out")
     elif delta is not None:
         target = replace(target, delta=delta)
     sources: list[Noise] = [SecureNoise()] if source != "simulated" else []

@@ -31,27 +31,34 @@ def compare(
     folders: Folders,
     target: Annotated[
         list[float] | None,
-        typer.Option(click_type=Percent(), help="Accuracy (percent) to measure the time to; may be repeated."),
+        typer.Option(
+            click_type=Percent(), help="Measure the time to this accuracy (percent). You can repeat this option."
+        ),
     ] = None,
     form: Annotated[
         Literal["table", "csv", "latex", "json"] | None,
         typer.Option(
             "--format",
             click_type=click.Choice(["table", "csv", "latex", "json"]),
-            help="How to print it: a table for the terminal by default.",
+            help="How to print the result. The default is a table for the terminal.",
         ),
     ] = None,
     paired: Annotated[
-        bool, typer.Option("--paired", help="Also compare with one policy seed by seed, with intervals and tests.")
+        bool,
+        typer.Option(
+            "--paired", help="Also compare all policies with one of them, seed by seed, with intervals and tests."
+        ),
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="The policy that --paired compares with; the first of the table by default.")
+        str | None,
+        typer.Option(help="The policy that --paired compares with. The default is the first one in the table."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print accuracy, clock, leakage and time to accuracy: a line per policy, mean ± deviation over its seeds.
+    """Print the accuracy, time and leakage of each policy, one line per policy.
 
-    With --paired, CSV has a line for each policy and measure instead.
+    Each number is the mean over the policy's seeds ± the standard deviation. With --paired, CSV has one line for each
+    policy and measure instead.
     """
     from pausefl.report.policy_summary import by_policy, summarise
     from pausefl.runs.read_folder import read_runs
@@ -59,7 +66,7 @@ def compare(
     if as_json and form not in (None, "json"):
         raise ConfigError(f"--format is {form!r}, but --json asks for json; leave one of them out")
     if against is not None and not paired:
-        raise ConfigError(f"--against is {against!r}, but has no effect without --paired; give both")
+        raise ConfigError(f"--against is {against!r}, but has no effect without --paired; add --paired")
     form = "json" if as_json else form or "table"
     runs = read_runs(folders)
     groups = by_policy(runs)
@@ -80,7 +87,10 @@ def _differences(groups: Groups, policies: Sequence[PolicySummary], against: str
     reference = against or policies[0].name
     found = paired_differences(groups, reference, list(policies[0].time_to))
     if not found:
-        raise ConfigError(f"--paired finds no policy that shares a seed with {reference}; name folders of several")
+        raise ConfigError(
+            f"--paired finds no policy that shares a seed with {reference}; pass folders of several policies with the "
+            "same seeds"
+        )
     return found
 
 
@@ -122,20 +132,21 @@ def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -
         times = [[p.name, *(str(p.time_to[target]) for target in shown)] for p in policies]
         out.print(_table(["policy", *(f"s to {target:g} %" for target in shown)], times))
     out.print(
-        "final: mean of the last ten rounds; max leak: largest epsilon spent by a client; fast half: picks of faster "
-        "clients; ± over seeds."
+        "final %: the mean of the last ten rounds. max leak: the largest epsilon that a client has spent. "
+        "fast half %: the share of picks that went to the faster half of the clients. ±: the deviation over seeds."
     )
     if shown and any(p.seeds > 1 for p in policies):
         out.print(EXPLAINED)
     if any(p.wasted for p in policies):
-        out.print("wasted: releases that clients paid for and that were never used.")
+        out.print("wasted %: the share of releases that clients paid for and nobody used.")
     for p in policies:
         budget = groups[p.name][0].settings.privacy.budget
         spent = (p.max_leakage or 0.0) > _SPENT * budget
         if spent and p.accuracy and p.best_accuracy and p.best_accuracy.mean - p.accuracy.mean > _FALL:
             out.print(
-                f"{p.name} fell from {p.best_accuracy.mean:.1f} to {p.accuracy.mean:.1f} %: {p.max_leakage:.1f} of "
-                f"{budget:g} is spent, and late releases are mostly noise; stop earlier, or allow a larger budget."
+                f"{p.name} fell from {p.best_accuracy.mean:.1f} to {p.accuracy.mean:.1f} %. A client has spent "
+                f"{p.max_leakage:.1f} of its budget of {budget:g}, and late releases are mostly noise. "
+                "Stop earlier, or allow a larger budget."
             )
     said = guarantees(groups)
     for who, text in said:

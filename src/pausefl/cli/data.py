@@ -28,7 +28,7 @@ def fetch(
     from pausefl.learn.download import fetch_dataset
 
     if name not in DATASETS[1:]:
-        known, otherwise = ", ".join(DATASETS[1:]), "choose one of them (digits needs no fetching)"
+        known, otherwise = ", ".join(DATASETS[1:]), "you need not fetch digits, because scikit-learn brings it"
         hint = did_you_mean(name, DATASETS[1:], otherwise)
         raise InvalidValueError(f"data set is {name!r}, but must be one of {known}; {hint}")
     path = fetch_dataset(name, data_dir or default_data_dir(), lambda line: typer.echo(line, err=True))
@@ -37,7 +37,7 @@ def fetch(
 
 @data.command("list")
 def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Say which data sets are there."""
+    """List the data sets, and say which of them are stored."""
     from pausefl.learn.datasets import DATASETS, default_data_dir, stored_path
 
     folder = data_dir or default_data_dir()
@@ -46,4 +46,4 @@ def list_(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"folder": str(folder), "data": found}, indent=1))
         return
     for name, there in found.items():
-        typer.echo(f"{name:14} {'there' if there else f'not there; run: pausefl data fetch {name}'}")
+        typer.echo(f"{name:14} {'stored' if there else f'not stored; run: pausefl data fetch {name}'}")

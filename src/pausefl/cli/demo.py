@@ -28,9 +28,12 @@ _TARGETS = (80.0, 90.0)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the reports.")] = Path("runs/demo"),
     rounds: Annotated[
-        int, typer.Option(min=1, help="How many rounds each policy plays; with the whole update protected, 18 at most.")
+        int,
+        typer.Option(
+            min=1, help="How many rounds each policy plays. Where the whole update is protected, it plays at most 18."
+        ),
     ] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     jobs: Jobs = 2,
     as_json: AsJson = False,
 ) -> None:

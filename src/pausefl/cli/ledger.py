@@ -34,10 +34,10 @@ At = Annotated[Path, typer.Argument(help="The ledger's file.")]
 @commands.command()
 def show(
     path: At,
-    delta: Annotated[float, typer.Option(help="For the tight bound, between 0 and 1.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="The delta of the tight bound, between 0 and 1.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
-    """Print for each subject what it has leaked, what is left, and how many releases until exhaustion."""
+    """Print for each subject what it has leaked, what is left, and how many releases it can still make."""
     from pausefl.privacy.ledger.statement import statement
 
     ledger = _open(path)
@@ -48,40 +48,45 @@ def show(
     for one in found:
         typer.echo("\n".join(map(printable, _lines(one))))  # a ledger may come from others
     if not found:
-        typer.echo("nothing has left: this ledger has no release yet")
+        typer.echo("this ledger has no release yet, so nothing has leaked")
 
 
 @commands.command()
 def verify(
     path: At,
-    head: Annotated[str | None, typer.Option(help="A head noted earlier, which the chain must contain.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash, and look for the heads noted of it, as a node does.
+    """Recompute every hash of the ledger, and compare it with its noted heads, as a node does.
 
-    Exit 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Keep the head elsewhere too: it
-    betrays an older copy.
+    The exit code is 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Keep the printed
+    head in another place too. With it, you can detect an older copy.
     """
     from pausefl.owner.ledger_identity import check_newest
     from pausefl.owner.noted_heads import read_note, read_witness, witness_path
     from pausefl.owner.second_note_place import forgetful_places
 
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
-        raise ConfigError(f"head is {head[:80]!r}, but must be 64 hexadecimal digits; it is mistyped, look at it again")
+        raise ConfigError(
+            f"head is {head[:80]!r}, but must be 64 hexadecimal digits; copy it whole from the output of 'pausefl "
+            "ledger verify'"
+        )
     ledger = _open(path)
     end = ledger.verify(head and head.lower())
     noted, witness, warnings = read_note(ledger.path), None, []
     if ledger.is_backup:
-        more = "; a backup: nothing can be charged to it"
+        more = "; this is a backup, so nothing can be charged to it"
     elif ledger.simulation:
-        more = "; made for a simulation: no node uses it"
+        more = "; it was made for a simulation, so no node uses it"
     elif (witness := read_witness(ledger.id)) is None and noted is None:
-        more = "; its head is noted nowhere: no node uses it"
+        more = "; its head is noted nowhere, so no node uses it"
     else:
         check_newest(ledger)
         warnings = forgetful_places(ledger.path)
         place = witness_path(ledger.id)
-        second = f"and row {witness.rows} in {place}" if witness else f"and the first charge will be in {place}"
+        second = f"and row {witness.rows} in {place}" if witness else f"and the first charge will be noted in {place}"
         more = f"; row {noted.rows} is noted beside its replies, {second}" if noted else ""
     rows = {"noted": noted.rows if noted else None, "second_note": witness.rows if witness else None}
     _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}", **rows)
@@ -93,11 +98,16 @@ def verify(
 def export(
     path: At,
     form: Annotated[
-        str, typer.Option("--format", click_type=click.Choice(["json", "csv"]), help="--json means the former.")
+        str,
+        typer.Option(
+            "--format",
+            click_type=click.Choice(["json", "csv"]),
+            help="The format of the rows. --json means the same as json.",
+        ),
     ] = "json",
     as_json: AsJson = False,
 ) -> None:
-    """Print every row, in the order of the subjects; times are dates in UTC."""
+    """Print every row, subject by subject. Times are in UTC."""
     from pausefl.privacy.ledger.charge import Charge
 
     ledger = _open(path)
@@ -120,11 +130,14 @@ def export(
 def retire(
     path: At,
     subject: Annotated[
-        str | None, typer.Option(help="Whose budget; needed if neither the ledger nor the owner.toml beside it tells.")
+        str | None,
+        typer.Option(
+            help="Whose budget to spend. You need it only if neither the ledger nor the owner.toml beside it tells."
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Spend all that a subject has left, for ever: it never releases anything again.  This cannot be undone."""
+    """Spend the rest of a subject's budget, so that it never releases anything again.  You cannot undo this."""
     from pausefl.owner.ledger_identity import retire_for_ever
     from pausefl.privacy.ledger.charge import check_names
 
@@ -133,21 +146,21 @@ def retire(
     check_names(subject=who)
     if not yes:
         if not sys.stdin.isatty():
-            raise ConfigError(f"retiring {who!r} cannot be undone; add --yes if you mean it")
+            raise ConfigError(f"retiring {who!r} cannot be undone; add --yes to confirm it")
         typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
     spent = retire_for_ever(ledger, who)
-    left = f"{spent.epsilon:.6g} of {spent.budget:g} were left and are spent now"
-    typer.echo(f"{who} is retired: {left if spent.play > 1 else 'no release was made, and none will be'}, for ever")
-    typer.echo("make a new backup now and destroy older ones: they do not know of this")
+    left = f"{spent.epsilon:.6g} of {spent.budget:g} were left, and they are spent now for ever"
+    typer.echo(f"{who} is retired: {left if spent.play > 1 else 'it made no release, and it never will'}")
+    typer.echo("Make a new backup now, and destroy the older ones, because they do not contain this row.")
 
 
 @commands.command()
 def backup(
     path: At,
-    target: Annotated[Path, typer.Argument(help="The copy; a file that exists is refused.")],
+    target: Annotated[Path, typer.Argument(help="The file of the copy. It must not exist yet.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy the ledger to a new file, checked.  Nothing can be charged to the copy; 'ledger restore' brings it back."""
+    """Check the ledger, and copy it to a new file.  Nothing can be charged to the copy; 'restore' puts it back."""
     ledger = _open(path)
     end = ledger.backup(target)
     _tell_end(ledger.id, end, as_json, f"wrote {target}: {end.rows} rows")
@@ -157,14 +170,16 @@ def backup(
 def restore(
     path: At,
     backup: Annotated[
-        Path | None, typer.Option("--from", help="The backup; left out, the ledger in its new place is accepted.")
+        Path | None,
+        typer.Option("--from", help="The backup to put in place. Leave it out to accept a ledger that you moved."),
     ] = None,
     releases: Annotated[
-        int | None, typer.Option(help="How many releases were made in all; do not rely on the server alone.")
+        int | None,
+        typer.Option(help="How many releases were made in all. Do not take this number from the server alone."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup in the ledger's place, or accept one that was moved; refuse what would forget a release."""
+    """Put a backup in the ledger's place, or accept a ledger that was moved.  Refuse a copy that misses a release."""
     from pausefl.owner.ledger_restore import restore_ledger
 
     ledger = restore_ledger(path, backup, releases)
@@ -185,9 +200,11 @@ def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
     names = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")
     if subject is None:
         found = f"has {len(known)} subjects" + (f" ({names})" if known else "")
-        raise ConfigError(f"ledger {str(ledger.path)!r} {found}; name one with --subject")
+        raise ConfigError(f"ledger {str(ledger.path)!r} {found}; pass one with --subject NAME")
     if known and subject not in known:
-        raise ConfigError(f"subject is {subject!r}, but this ledger knows only {names}; name one of these")
+        raise ConfigError(
+            f"subject is {subject!r}, but this ledger knows only {names}; pass one of these with --subject"
+        )
     return subject
 
 
@@ -195,7 +212,7 @@ def _open(path: Path) -> SqliteLedger:
     from pausefl.privacy import SqliteLedger
 
     if path.suffix == ".toml" and path.is_file():
-        raise ConfigError(f"{path} is no ledger, but {_kind_of_file(path)}")
+        raise ConfigError(f"{path} is not a ledger but {_kind_of_file(path)}")
     return SqliteLedger(path)
 
 
@@ -205,17 +222,17 @@ def _kind_of_file(path: Path) -> str:
 
     found = read_toml(path)
     if "ledger" in found:
-        return f"an owner's file; its ledger is {path.parent / str(found['ledger'])}"
+        return f"an owner's file; pass its ledger {path.parent / str(found['ledger'])} instead"
     if "study" in found:
-        return "a study; a ledger is the database that the owner's file names as ledger, such as ledger.db"
+        return "a study; pass the database that the owner's file names as ledger, such as ledger.db"
     if "app" in found:
-        return "a list of reviewed apps; a ledger is the database that the owner's file names as ledger"
-    return "a configuration in TOML; a ledger is the database that the owner's file names as ledger, such as ledger.db"
+        return "a list of reviewed apps; pass the database that the owner's file names as ledger, such as ledger.db"
+    return "a configuration in TOML; pass the database that the owner's file names as ledger, such as ledger.db"
 
 
 def _lines(one: Statement) -> list[str]:
     tight = "unknown" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
-    whole = {"coordinate": "unknown, a release states no dimension", "record": "nothing is promised"}.get(
+    whole = {"coordinate": "unknown, because a release states no dimension", "record": "nothing is promised"}.get(
         one.unit, "unknown"
     )
     if one.whole_update is not None:
@@ -235,5 +252,5 @@ def _lines(one: Statement) -> list[str]:
     if one.retired:
         lines.insert(2, f"  retired at {one.retired}: the rest was spent, for ever")
     if one.unstated:
-        lines.insert(-4, f"  {one.unstated} releases named no mechanism: their delta is unknown and counted as 0")
+        lines.insert(-4, f"  {one.unstated} releases named no mechanism, so their delta is unknown and counts as 0")
     return [*lines, *(f"  mechanism: {name}" for name in one.mechanisms)]

@@ -24,8 +24,10 @@ commands = typer.Typer(
 )
 app.add_typer(commands, rich_help_panel=PRIVACY)
 
-Owner: TypeAlias = Annotated[Path | None, typer.Option(help="Your owner's file; the list of apps lies beside it.")]
-Apps: TypeAlias = Annotated[Path | None, typer.Option(help="The list of reviewed apps, if it lies elsewhere.")]
+Owner: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Your owner's file. The list of reviewed apps is beside it.")
+]
+Apps: TypeAlias = Annotated[Path | None, typer.Option(help="The list of reviewed apps, if it is in another place.")]
 
 
 @commands.command()
@@ -33,7 +35,9 @@ def review(
     app: Annotated[Path, typer.Argument(help="An app's folder, or its .fab file.")],
     owner: Owner = None,
     apps: Apps = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: you have read the app's code.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation. Use this only if you have read the app's code.")
+    ] = False,
 ) -> None:
     """Show what is in an app, and let it run on this node if you agree.  Read its code first."""
     from pausefl.flower.node.bundle import load_bundle
@@ -46,7 +50,7 @@ def review(
         raise ConfigError("there is no terminal to ask whether this app may run on your data; add --yes if it may")
     elif yes or typer.confirm("May exactly this app run on your data?"):
         reviewed.add(bundle)
-        typer.echo("It is on your list now.  Change one byte, and it is refused until you review it again.")
+        typer.echo("It is on your list now.  If one byte of it changes, the node refuses it until you review it again.")
     else:
         typer.echo("It is not on your list.")
 
@@ -66,11 +70,11 @@ def show(owner: Owner = None, apps: Apps = None, as_json: AsJson = False) -> Non
 
 @commands.command()
 def withdraw(
-    sha256: Annotated[str, typer.Argument(help="The app's hash, or 8 digits or more of its beginning.")],
+    sha256: Annotated[str, typer.Argument(help="The app's hash, or at least its first 8 digits.")],
     owner: Owner = None,
     apps: Apps = None,
 ) -> None:
-    """Take an app off the list: it does not run from the next message on."""
+    """Take an app off the list.  From the next message on, it does not run any more."""
     gone = _apps(owner, apps).withdraw(sha256)
     typer.echo(printable(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more"))
 
@@ -80,29 +84,41 @@ def start(
     owner: Annotated[Path, typer.Option(help="Your owner's file.")],
     supernode: Annotated[
         list[str] | None,
-        typer.Argument(help="Options of flower-supernode, after --: --superlink, --root-certificates, --node-config …"),
+        typer.Argument(
+            help="Options for flower-supernode. Write them after --: --superlink, --root-certificates, --node-config …"
+        ),
     ] = None,
     apps: Apps = None,
     data: Annotated[
-        list[Path] | None, typer.Option(help="A folder that apps may read; may be repeated. Apps read no other data.")
+        list[Path] | None,
+        typer.Option(help="A folder that apps may read. You can repeat this option. Apps can read no other data."),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Seconds an app may take; then it is stopped, and has failed. 3600 if left out."),
+        typer.Option(
+            help="How many seconds an app may take. After that, the node stops it, and it counts as failed. The "
+            "default is 3600."
+        ),
     ] = None,
     answer_after: Annotated[
         float | None,
-        typer.Option(help="Seconds after which every answer leaves, so that the time an app takes tells nothing."),
+        typer.Option(
+            help="Send every answer this many seconds after its message came, so that the time an app takes reveals "
+            "nothing."
+        ),
     ] = None,
-    memory_limit: Annotated[int | None, typer.Option(min=64, help="Memory of each process of an app, in MiB.")] = None,
+    memory_limit: Annotated[
+        int | None, typer.Option(min=64, help="How much memory each process of an app may use, in MiB.")
+    ] = None,
     box_user: Annotated[
-        str | None, typer.Option(help="Run apps as this user; for root, where user namespaces are not allowed.")
+        str | None,
+        typer.Option(help="Run apps as this user. Use it as root, on a machine that does not allow user namespaces."),
     ] = None,
     no_box: Annotated[
-        bool, typer.Option("--no-box", help="Run apps without the box; it says what that means.")
+        bool, typer.Option("--no-box", help="Run apps without the box. The node then prints what is not protected.")
     ] = False,
 ) -> None:
-    """Start SuperNode and guarded executor, and end both when one of them ends."""
+    """Start the SuperNode and the guarded executor.  When one of them ends, the command ends the other."""
     from pausefl.flower.node.box import Box, code_folders
     from pausefl.flower.node.guard import QUICK, Guard, time_limit_within
     from pausefl.flower.node.reviewed_apps import ReviewedApps
@@ -128,8 +144,8 @@ def start(
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
     for folder in code_folders() if guard.box.closed else ():
-        typer.echo(f"apps read {folder}, because Python looks for code there")
-    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run, {_terms(guard.box)}")
+        typer.echo(f"apps can read {folder}, because Python looks for code there")
+    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run {_terms(guard.box)}")
     if guard.answer_after:
         typer.echo(
             f"every answer leaves {guard.answer_after:g} seconds after its message came ({QUICK:g} if no app ran for "
@@ -142,14 +158,14 @@ def _terms(box: Box) -> str:
     kind = "in a box" if box.closed else "without a box"
     limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB per process" if box.memory else "")
     who = f" as {box.user}" if box.user else ""
-    return f"{kind}{who}, for at most {limits}, and read {', '.join(map(str, box.data)) or 'no data folder'}"
+    return f"{kind}{who}, for at most {limits}, and can read {', '.join(map(str, box.data)) or 'no data folder'}"
 
 
 def _place(owner: Path | None, apps: Path | None) -> Path:
     from pausefl.flower.node.reviewed_apps import FILE
 
     if apps is None and owner is None:
-        raise ConfigError("it is not told whose list of apps is meant; give --owner FILE, or --apps FILE")
+        raise ConfigError("the list of apps is not named; pass --owner FILE, or --apps FILE")
     place = apps if owner is None or apps is not None else owner.expanduser().resolve().with_name(FILE)
     return Path(str(place)).expanduser().absolute()
 
@@ -158,7 +174,7 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     from pausefl.flower.node.reviewed_apps import ReviewedApps
 
     if owner is not None and not owner.expanduser().is_file():
-        raise ConfigError(f"{owner} is no owner's file; write one with: pausefl owner init")
+        raise ConfigError(f"owner's file {owner} does not exist; create one with: pausefl owner init")
     return ReviewedApps(_place(owner, apps))
 
 
@@ -167,16 +183,19 @@ def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
     from pausefl.flower.node.source_text import source_marks
 
     named = bundle.app
-    lines = [f"{named['publisher']}/{named['name']} {named['version']}, as it calls itself", f"SHA-256 {bundle.sha256}"]
+    lines = [
+        f"{named['publisher']}/{named['name']} {named['version']} (these are the app's own words)",
+        f"SHA-256 {bundle.sha256}",
+    ]
     lines += [f"loads {kind}: {place}" for kind, place in bundle.components.items()]
-    lines += [f"wants packages (nothing is installed): {', '.join(bundle.dependencies) or 'none'}"]
+    lines += [f"needs these packages (pausefl installs none): {', '.join(bundle.dependencies) or 'none'}"]
     before = apps.changes(bundle)
     changed = {} if before is None else before[1]
     if before is not None:
-        lines.append(f"compared with {before[0].sha256[:8]}, reviewed {before[0].reviewed}:")
+        lines.append(f"compared with {before[0].sha256[:8]}, which you reviewed on {before[0].reviewed}:")
     for path, content in bundle.files.items():
         marks = [changed[path]] if path in changed else []
-        marks += [] if path.isascii() else [f"WARNING: letters that may look like others, {path!a}"]
+        marks += [] if path.isascii() else [f"WARNING: its name has letters that may look like others: {path!a}"]
         marks += source_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]

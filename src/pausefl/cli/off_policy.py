@@ -21,12 +21,14 @@ _WORDS = {"seconds": "latency s", "speed": "speed", "answers": "share of answers
 
 @app.command("off-policy", rich_help_panel=TRAINING)
 def off_policy(
-    run: Annotated[Path, typer.Argument(help="Folder of one run, of a policy that records its chances.")],
-    policy: Annotated[str, typer.Option(help="The policy to judge.", autocompletion=complete_policy)],
-    first: Annotated[int, typer.Option(min=1, help="The first round that is judged.")] = 1,
+    run: Annotated[
+        Path, typer.Argument(help="Folder of one run. Its policy must record how likely it was to pick each client.")
+    ],
+    policy: Annotated[str, typer.Option(help="The policy to evaluate.", autocompletion=complete_policy)],
+    first: Annotated[int, typer.Option(min=1, help="The first round to evaluate.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what the members of each round would have been like, had another policy chosen them."""
+    """Estimate how fast the clients of each round would have been if another policy had picked them."""
     from pausefl.runs.off_policy import off_policy as judged
     from pausefl.runs.read_folder import read_run
     from pausefl.runs.replay import with_policy
@@ -46,9 +48,14 @@ def off_policy(
     out = Console() if sys.stdout.isatty() else Console(width=100)
     out.print(table)
     out.print(
-        f"{found.policy} in the states of {found.rounds} rounds that {found.played} has played; ±: 95 % interval.\n"
-        f"The largest weight of a member is {found.largest_weight:.3g}. The model's bias is not in its ±.\n"
-        "How long a round takes is no mean over its members, and cannot be told in this way."
+        f"This is what {found.policy} would have picked in {found.rounds} rounds that {found.played} played. "
+        "± is the 95 % interval.\n"
+        f"The largest weight of a member is {found.largest_weight:.3g}. The ± of 'by a model' leaves out the model's "
+        "bias.\n"
+        "These are means over members. They do not tell how long a round takes, because its slowest member decides "
+        "that."
     )
     if found.silent:
-        out.print(f"{found.silent} members did not answer: the latency is that of the others, a ratio of estimates.")
+        out.print(
+            f"{found.silent} members did not answer. The latency is that of the others, as a ratio of two estimates."
+        )

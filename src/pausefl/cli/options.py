@@ -31,32 +31,48 @@ _ORDER = (
     "paper",
 )
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for another program to read.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, so that another program can read it.")]
 DataDir: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Where data sets are kept: by default $PAUSEFL_DATA, or else ~/.cache/pausefl."),
+    typer.Option(
+        "--data-dir",
+        help="Folder of the data sets. The default is $PAUSEFL_DATA, or ~/.cache/pausefl if that is not set.",
+    ),
 ]
-Folders: TypeAlias = Annotated[list[Path], typer.Argument(help="Folders of runs, of seeds, or of whole studies.")]
-Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="How many processes to use; the result is the same.")]
+Folders: TypeAlias = Annotated[
+    list[Path], typer.Argument(help="Folders that hold one run, the seeds of a run, or a whole study.")
+]
+Jobs: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="How many processes to use. The number does not change the result.")
+]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key, e.g. run.rounds=50; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Override a key, for example run.rounds=50. You can repeat this option.",
+    ),
 ]
 Ray: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="Play the runs on a Ray cluster: HOST:PORT, auto, or local. --jobs is not used.",
+        help="Run on the Ray cluster at this address: HOST:PORT, auto, or local. pausefl then ignores --jobs.",
     ),
 ]
 References: TypeAlias = Annotated[
-    list[Path] | None, typer.Option(help="CSV of a curve to draw beside (round, seconds, accuracy, max_leakage).")
+    list[Path] | None,
+    typer.Option(
+        help="CSV file of a curve to draw for comparison. Its columns are round, seconds, accuracy and max_leakage."
+    ),
 ]
 Scale: TypeAlias = Annotated[
     Literal["full", "half", "smoke"],
     typer.Option(
-        click_type=click.Choice(["full", "half", "smoke"]), help="Half is an evening on two cores, smoke some seconds."
+        click_type=click.Choice(["full", "half", "smoke"]),
+        help="How much to run. 'full' is the paper's size. 'half' takes an evening on two cores. 'smoke' takes some "
+        "seconds.",
     ),
 ]
 
@@ -72,7 +88,10 @@ class Percent(click.FloatRange):
         number = super().convert(value, param, ctx)
         if number <= 1.0:
             self.fail(
-                f"{number:g} is no accuracy in percent; write {100 * number:g} for {100 * number:g} %.", param, ctx
+                f"{number:g} is too small for an accuracy in percent; write {100 * number:g} if you mean "
+                f"{100 * number:g} %.",
+                param,
+                ctx,
             )
         return number
 

@@ -15,14 +15,14 @@ from pausefl.cli.options import PAPER, AsJson, Folders
 paper = typer.Typer(help="Store runs, and make the pages about the paper from them.", no_args_is_help=True)
 app.add_typer(paper, name="paper", rich_help_panel=PAPER)
 
-Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder with a folder per study, such as results/.")]
+Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder that holds one folder per study, such as results/.")]
 
 Out: TypeAlias = Annotated[Path | None, typer.Option(help="Write the page here instead of printing it.")]
 
 
 @paper.command()
-def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Where the copies go.")]) -> None:
-    """Copy runs without models and optimiser states; report, compare and the pages read the copies as well."""
+def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Folder for the copies.")]) -> None:
+    """Copy runs without their models and optimiser states. 'report', 'compare' and the pages can read the copies."""
     from pausefl.runs.small_copies import keep as copy
 
     kept = copy(folders, out)
@@ -60,7 +60,10 @@ def field(
 
     found = read_rows(folder / FILE)
     if found.kind is not FieldStudy:
-        raise ConfigError(f"{folder} has rows of {found.kind.kind!r}, but must have those of 'field'; name its folder")
+        raise ConfigError(
+            f"{folder} has rows of {found.kind.kind!r}, but must have those of 'field'; pass its folder, such as "
+            "results/field"
+        )
     _write(field_page(found.rows, _made_with("field", folder, out)), out)
 
 

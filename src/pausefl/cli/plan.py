@@ -23,18 +23,23 @@ def plan(
     budget: Annotated[float, typer.Option(help="How much each client may leak in its whole life (epsilon).")],
     dimension: Annotated[int, typer.Option(min=1, help="How many parameters the model has.")],
     mechanism: Annotated[
-        str, typer.Option(help="What noises the updates: privunit, gaussian or laplace.")
+        str, typer.Option(help="The mechanism that adds noise to the updates: privunit, gaussian or laplace.")
     ] = "privunit",
     unit: Annotated[
         Literal["update", "coordinate"],
-        typer.Option(click_type=click.Choice(["update", "coordinate"]), help="What the budget is for."),
+        typer.Option(
+            click_type=click.Choice(["update", "coordinate"]),
+            help="What the budget protects: the whole update, or each of its numbers alone.",
+        ),
     ] = "update",
-    delta: Annotated[float, typer.Option(help="Of each release, for the gaussian mechanism.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The delta of each release, for the gaussian mechanism.")] = 1e-5,
     examples: Annotated[int | None, typer.Option(min=1, help="How many examples a client has, if known.")] = None,
-    accuracy: Annotated[float, typer.Option(help="What the task reaches without noise, in percent.")] = 95.0,
+    accuracy: Annotated[
+        float, typer.Option(help="The accuracy that the task reaches without noise, in percent.")
+    ] = 95.0,
     as_json: AsJson = False,
 ) -> None:
-    """Propose how many releases, of which strength, with which step; and say whether a model can learn so."""
+    """Propose how many releases to make, with which epsilon and step, and say whether a model can learn from them."""
     from pausefl.privacy import suggest
 
     noised = _mechanism(mechanism, unit, delta)
@@ -52,10 +57,16 @@ def _mechanism(name: str, unit: str, delta: float) -> Mechanism:
     from pausefl.errors import require
     from pausefl.privacy import MECHANISMS
 
-    require(name in MECHANISMS, "--mechanism", name, f"one of {', '.join(MECHANISMS)}", "privunit suits most")
+    require(name in MECHANISMS, "--mechanism", name, f"one of {', '.join(MECHANISMS)}", "privunit suits most tasks")
     made: Mechanism = MECHANISMS[name].from_settings({"unit": unit, "clip": 1.0, "width": 1.0, "delta": delta})
     found = made.guarantee.unit
-    require(found == unit, "--unit", unit, f"{found!r}, which is what {name} protects", "name another mechanism")
+    require(
+        found == unit,
+        "--unit",
+        unit,
+        f"{found!r}, which is what {name} protects",
+        f"pass --unit {found}, or another --mechanism",
+    )
     return made
 
 
@@ -63,16 +74,17 @@ def _lines(found: ReleasePlan, noised: Mechanism, clients: int, budget: float, d
     often = "once" if found.releases == 1 else f"{found.releases} times"
     said = [
         f"Each client answers {often}, at epsilon {found.epsilon:.4g} each time.  That makes {found.rounds} rounds.",
-        f"The noise of one answer is {found.per_release:.3g} times as long as the update in it; averaged over a round "
-        f"{found.per_round:.3g} times, over the whole run {found.noise_to_signal:.3g} times.",
-        f"Such a model bears about {found.bearable:.3g} times: it {found.verdict}"
+        f"The noise of one answer is {found.per_release:.3g} times as long as the update in it.  Averaged over a "
+        "round, it "
+        f"is {found.per_round:.3g} times as long, and averaged over the whole run {found.noise_to_signal:.3g} times.",
+        f"A model of this size bears noise of about {found.bearable:.3g} times the update, so it {found.verdict}"
         + (f", with a step of {found.step:.2g}." if found.verdict == "can learn" else " under this plan."),
     ]
     if found.verdict == "cannot learn":
         said += [f"What would help: {_helps(found)}."]
     if noised.guarantee.unit == "coordinate":
         whole = noised.guarantee.whole_update(budget, dimension)
-        said += [f"Beware: the budget is for each single parameter.  For the whole update it means {whole:.6g}."]
+        said += [f"Beware: the budget is for each single parameter.  For the whole update, the budget is {whole:.6g}."]
     return said
 
 

@@ -51,7 +51,10 @@ def play_all(
         try:
             return run_many(tasks, data_dir=data_dir, players=players, progress=progress)
         except KeyboardInterrupt:
-            console.print(f"interrupted; the same command goes on from the last checkpoints in {out}", soft_wrap=True)
+            console.print(
+                f"interrupted; run the same command again to continue from the last checkpoints in {out}",
+                soft_wrap=True,
+            )
             raise
 
 

@@ -25,29 +25,40 @@ _FORMATS: tuple[str, ...] = get_args(Format)
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="Folders of runs, of seeds, or of whole studies; or the checkpoint of one Flower server."),
+        typer.Argument(
+            help="Folders that hold one run, the seeds of a run, or a whole study. Or the checkpoint of one Flower "
+            "server."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write, .html, .pdf, .svg or .png: report.html if left out.")
+        Path | None,
+        typer.Option(help="The file to write. It ends in .html, .pdf, .svg or .png. The default is report.html."),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
     reference: References = None,
-    images: Annotated[Path | None, typer.Option(help="Folder for the same charts as PNG and SVG.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Also write the charts to this folder, as PNG and SVG files.")
+    ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this chart, such as accuracy-seconds; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Draw only this chart, for example accuracy-seconds. You can repeat this option."),
     ] = None,
     form: Annotated[
         Format | None,
         typer.Option(
             "--format",
             click_type=click.Choice(_FORMATS),
-            help="A page (html), or a figure for a paper for each --only, in a file of its name.",
+            help="'html' writes one page. The others write a figure for a paper for each --only, in a file named like "
+            "the chart.",
         ),
     ] = None,
-    width: Annotated[str | None, typer.Option(help="Width of a figure, e.g. 3.5in or 89mm: 3.5in by default.")] = None,
-    font_size: Annotated[float | None, typer.Option(help="Type size of a figure in points: 8 by default.")] = None,
+    width: Annotated[
+        str | None, typer.Option(help="Width of a figure, for example 3.5in or 89mm. The default is 3.5in.")
+    ] = None,
+    font_size: Annotated[float | None, typer.Option(help="Font size of a figure in points. The default is 8.")] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=TEXT", help="What to call a policy; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="Show the policy NAME under the name TEXT. You can repeat this option."),
     ] = None,
 ) -> None:
     """Write one self-contained HTML file with charts and tables of these runs, or figures for a paper."""
@@ -74,7 +85,7 @@ def report(
 def _paths(out: Path | None, form: Format | None, only: Sequence[str]) -> list[Path]:
     """Return the files to write: one page, or a figure for each chart; what contradicts itself is refused."""
     if out is not None and out.suffix.removeprefix(".") not in _FORMATS:
-        raise ConfigError(f"--out is {out.name!r}, but must end in .html, .pdf, .svg or .png; name it so")
+        raise ConfigError(f"--out is {out.name!r}, but must end in .html, .pdf, .svg or .png; for example report.html")
     if out is not None and form is not None and out.suffix != f".{form}":
         raise ConfigError(f"--format is {form!r}, but --out is {out.name!r}; leave one of them out")
     form = form or ("html" if out is None else out.suffix.removeprefix("."))  # type: ignore[assignment]
@@ -110,14 +121,26 @@ def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]
     from pausefl.studies.measured.study import FILE, read_rows
 
     if any(is_checkpoint(path) for path in folders):
-        require(len(folders) == 1, "number of paths", len(folders), "1 for a checkpoint", "report them one by one")
-        require(not references, "number of --reference", len(references), "0 for a checkpoint", "leave it out")
-        require(not labels, "number of --label", len(labels), "0 for a checkpoint", "leave it out")
+        require(
+            len(folders) == 1,
+            "number of paths",
+            len(folders),
+            "1 for a checkpoint",
+            "run 'pausefl report' once for each of them",
+        )
+        require(not references, "number of --reference", len(references), "0 for a checkpoint", "leave --reference out")
+        require(not labels, "number of --label", len(labels), "0 for a checkpoint", "leave --label out")
         return progress_report(read_checkpoint(folders[0]), title or folders[0].name)
     if not any((folder / FILE).exists() for folder in folders):
         return run_report(read_runs(folders), title or "pausefl runs", read_references(references), labels)
-    require(len(folders) == 1, "number of folders", len(folders), "1 for measured rows", "report them one by one")
-    require(not references, "number of --reference", len(references), "0 for measured rows", "leave it out")
-    require(not labels, "number of --label", len(labels), "0 for measured rows", "leave it out")
+    require(
+        len(folders) == 1,
+        "number of folders",
+        len(folders),
+        "1 for measured rows",
+        "run 'pausefl report' once for each of them",
+    )
+    require(not references, "number of --reference", len(references), "0 for measured rows", "leave --reference out")
+    require(not labels, "number of --label", len(labels), "0 for measured rows", "leave --label out")
     table = read_rows(folders[0] / FILE)
     return table.kind.report(table.rows, title or folders[0].name)

@@ -17,7 +17,7 @@ from pausefl.errors import ConfigError
 
 @app.command(rich_help_panel=TRAINING)
 def run(
-    config: Annotated[Path, typer.Argument(help="A TOML file; every key has a default.")],
+    config: Annotated[Path, typer.Argument(help="The TOML file of the run. Every key in it has a default.")],
     out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and the summary.")],
     overrides: Overrides = None,
     seeds: Annotated[int, typer.Option(min=1, help="Run this many seeds, counting up from run.seed.")] = 1,
@@ -27,7 +27,7 @@ def run(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train under the virtual clock; called again, it resumes where it stopped."""
+    """Train under the virtual clock. If you call it again, it continues where it stopped."""
     from pausefl.runs.config import load_config
     from pausefl.runs.parallel import Task
 
@@ -37,7 +37,7 @@ def run(
     configs = [base.model_copy(update={"run": base.run.model_copy(update={"seed": first + i})}) for i in range(seeds)]
     folders = [out] if seeds == 1 else [out / f"seed-{c.run.seed}" for c in configs]
     if seeds > 1 and (out / "config.toml").exists():
-        raise ConfigError(f"{out} holds a single run; name another folder for {seeds} seeds")
+        raise ConfigError(f"{out} already holds a run of one seed; pass another --out folder for {seeds} seeds")
     tasks = [Task(c, folder) for c, folder in zip(configs, folders, strict=True)]
     runs = play_all(tasks, [f"seed {c.run.seed}" for c in configs], out, data_dir, jobs, ray)
     if tensorboard:

@@ -26,29 +26,41 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=TRAINING)
 def study(
     name: Annotated[
-        str | None, typer.Argument(help="A study of the paper (--list), or a TOML file.", autocompletion=complete_study)
+        str | None,
+        typer.Argument(
+            help="The name of a study of the paper (see --list), or a TOML file.", autocompletion=complete_study
+        ),
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Name the paper's studies.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the paper's studies and stop.")] = False,
     scale: Scale = "half",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; the study's own number by default.")] = None,
-    policies: Annotated[list[str] | None, typer.Option("--policy", help="Only this one; may be repeated.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds to run. The default is the study's own number.")
+    ] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option("--policy", help="Run only this policy. You can repeat this option.")
+    ] = None,
     jobs: Jobs = 2,
     ray: Ray = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs and report: runs/NAME-SCALE if left out.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs and the report. The default is runs/NAME-SCALE.")
+    ] = None,
     reference: References = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run every policy of a study and write its report; called again, it goes on where it stopped.
+    """Run every policy of a study and write its report. If you call it again, it continues where it stopped.
 
-    A study without training measures anew; --jobs and --data-dir have no effect on it.
+    A study that trains nothing is measured again from the start. --jobs and --data-dir have no effect on it.
     """
     if listed:
         _list_studies(as_json)
         return
     if name is None:
-        raise ConfigError("study has no name; pausefl study --list names the paper's, or pass a TOML file")
+        raise ConfigError(
+            "the name of the study is missing; run 'pausefl study --list' to see the paper's studies, or pass a TOML "
+            "file"
+        )
     from pausefl.report.chart_base import require_charts
     from pausefl.report.report_files import write_page
     from pausefl.studies.load import load_study
@@ -70,7 +82,9 @@ def study(
         names = chosen.about.policies
         use_own_modules(Path(name), [chosen.with_all_options(one, 0, scale, order.overrides) for one in names])
     elif ray is not None:
-        raise ConfigError(f"--ray is {ray!r}, but study {chosen.name!r} has no runs to play elsewhere; leave --ray out")
+        raise ConfigError(
+            f"--ray is {ray!r}, but study {chosen.name!r} trains nothing that a cluster could run; leave --ray out"
+        )
     with _bar(chosen.name) as progress:
         outcome = chosen.play(order, train, progress)
     page = write_page(outcome.report, folder / "report.html")

@@ -36,66 +36,89 @@ def tune(
     source: Annotated[
         str,
         typer.Argument(
-            help="A run's TOML file, a study of the paper, or a study's file.", autocompletion=complete_study
+            help="The TOML file of a run, the name of a study of the paper, or the TOML file of a study.",
+            autocompletion=complete_study,
         ),
     ],
     vary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUES",
-            help="What to vary: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=V1,V2,…; repeat it for more keys.",
+            help="A key to vary: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=V1,V2,…. Repeat this option for more keys.",
         ),
     ] = None,
     reach: Annotated[
-        float | None, typer.Option(click_type=Percent(), help="Seek the least seconds to this accuracy (percent).")
+        float | None,
+        typer.Option(click_type=Percent(), help="Search for the shortest time to this accuracy (percent)."),
     ] = None,
     most_leakage: Annotated[
         float | None,
         typer.Option(
-            click_type=click.FloatRange(0, min_open=True), help="Only trials in which no client leaks more than this."
+            click_type=click.FloatRange(0, min_open=True),
+            help="Accept only trials in which no client leaks more than this.",
         ),
     ] = None,
     aim: Annotated[
         Literal["seconds", "accuracy", "front"] | None,
         typer.Option(
             click_type=click.Choice(["seconds", "accuracy", "front"]),
-            help="What to seek: by default seconds with --reach, accuracy with --most-leakage alone, else the front.",
+            help="What to search for. The default is seconds with --reach, accuracy with --most-leakage alone, and "
+            "front otherwise.",
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="How many trials: 40 by default, or every combination if all are lists.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many trials to run. The default is 40, or every combination if all keys have lists of values.",
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial; their mean counts.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="How many seeds to run in each trial. The search compares the means over these seeds."
+        ),
+    ] = 1,
     seed: Annotated[
-        int, typer.Option(min=0, help="The first of these seeds; one that you do not use elsewhere.")
+        int, typer.Option(min=0, help="The first of these seeds. Choose one that you use nowhere else.")
     ] = _SEED,
     prune: Annotated[
         bool | None,
         typer.Option(
             "--prune/--no-prune",
-            help="Stop trials that cannot win any more, or fall behind; by default only if a range is varied.",
+            help="Stop a trial early if it cannot win any more or falls behind. The default is to do so only if a key "
+            "has a range.",
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help="Who picks: the run's own policy, or random in a study.", autocompletion=complete_policy),
+        typer.Option(
+            help="The policy that picks clients. The default is the run's own policy, and random for a study.",
+            autocompletion=complete_policy,
+        ),
     ] = None,
     scale: Annotated[
         Literal["full", "half", "smoke"] | None,
-        typer.Option(click_type=click.Choice(["full", "half", "smoke"]), help="The size of a study: half by default."),
+        typer.Option(
+            click_type=click.Choice(["full", "half", "smoke"]), help="How much of a study to run. The default is half."
+        ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="How many processes to use; with more than --seeds, other values may be tried.")
+        int,
+        typer.Option(
+            min=1,
+            help="How many processes to use. With more processes than --seeds, a second search may try other values.",
+        ),
     ] = 2,
-    out: Annotated[Path | None, typer.Option(help="Folder for the search: runs/tune-NAME-KEYS if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the search. The default is runs/tune-NAME-KEYS.")] = None,
     data_dir: DataDir = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search the best values of several keys; called again, the search goes on where it stopped.
+    """Search for the best values of several keys. If you call it again, the search continues where it stopped.
 
-    It writes best.toml, which 'pausefl run' takes, and report.html with the Pareto front. A call with more --trials
-    continues the search. With no more --jobs than --seeds it always finds the same.
+    It writes best.toml, a file for 'pausefl run', and report.html with the Pareto front. Call it again with more
+    --trials to search further. If --jobs is not larger than --seeds, the search always finds the same.
     """
     from pausefl.report.chart_base import require_charts
     from pausefl.report.report_files import write_page
@@ -210,6 +233,7 @@ def _bar(total: int, folder: Path) -> Iterator[Watcher]:
             yield show
         except KeyboardInterrupt:
             console.print(
-                f"interrupted; the same command goes on from the last checkpoints in {folder}", soft_wrap=True
+                f"interrupted; run the same command again to continue from the last checkpoints in {folder}",
+                soft_wrap=True,
             )
             raise

@@ -14,12 +14,16 @@ from pausefl.cli.options import TRAINING
 @app.command(rich_help_panel=TRAINING)
 def watch(
     run: Annotated[Path, typer.Argument(help="The folder of a run, or the checkpoint of a Flower server.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes one that is free.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page. 0 picks a free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Any but this machine's own needs the token that is printed.")
+        str,
+        typer.Option(
+            help="Address to listen on. If other machines can reach it, the page opens only with the token that "
+            "pausefl prints."
+        ),
     ] = "127.0.0.1",
 ) -> None:
-    """Follow a run in the browser: progress, who is slow, budgets left, and alarms. It only reads."""
+    """Follow a run in the browser: its progress, slow clients, remaining budgets and alarms. It changes nothing."""
     from pausefl.report.live.server import watching
 
     with watching(run, host, port) as server:
