@@ -140,7 +140,11 @@ def test_refusals_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], ar
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
 def test_a_command_that_moved_names_its_new_place(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
     for arguments in ([], ["results", "--out", "page.md", "--rounds", "9"]):
-        assert run(capsys, old, *arguments) == (2, "", f"pausefl: 'pausefl {old}' is now '{new}'; use that\n")
+        assert run(capsys, old, *arguments) == (
+            2,
+            "",
+            f"pausefl: 'pausefl {old}' has a new name; run '{new}' instead\n",
+        )
     assert f"│ {old} " not in run(capsys, "--help")[1]
     assert run(capsys, *new.split()[1:], "--help")[0] == 0
 

@@ -116,7 +116,8 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_says_so(tmp_path: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started.pid, signal.SIGKILL)
     assert (started.returncode, out) == (130, "")
-    assert err == f"interrupted; run the same command again to continue from the last checkpoints in {tmp_path / 'out'}\n"
+    told = "interrupted; run the same command again to continue from the last checkpoints in"
+    assert err == f"{told} {tmp_path / 'out'}\n"
     [checkpoint, *_] = tmp_path.glob("out/*/checkpoint.state")
     header, _ = read_state(checkpoint, "run")
     assert header["number"] >= 1

@@ -107,7 +107,7 @@ def test_an_older_copy_of_the_ledger_is_refused_also_without_kept_replies(client
     older = (client.folder / "ledger.db").read_bytes()
     client.ask(round=7)
     (client.folder / "ledger.db").write_bytes(older)  # in place: the inode stays
-    refused(tools, told, tmp_path, client.folder / "owner.toml", "it has forgotten a release")
+    refused(tools, told, tmp_path, client.folder / "owner.toml", "so it misses a release")
 
 
 def test_rows_cut_at_the_end_with_the_head_moved_are_missed(client, tools, told, tmp_path):
@@ -124,7 +124,7 @@ def test_rows_cut_at_the_end_with_the_head_moved_are_missed(client, tools, told,
         )
     connection.close()
     assert SqliteLedger(client.folder / "ledger.db").verify().rows == 1
-    refused(tools, told, tmp_path, client.folder / "owner.toml", "it has forgotten a release")
+    refused(tools, told, tmp_path, client.folder / "owner.toml", "so it misses a release")
 
 
 def test_a_copy_of_the_whole_folder_is_refused_and_the_original_goes_on(tools, told, tmp_path):
@@ -134,7 +134,7 @@ def test_a_copy_of_the_whole_folder_is_refused_and_the_original_goes_on(tools, t
     client.write(tools.OWNER)
     client.ask(round=1)
     shutil.copytree(home, tmp_path / "copy")
-    refused(tools, told, tmp_path, tmp_path / "copy" / "owner.toml", "is a copy, or was put back by other means")
+    refused(tools, told, tmp_path, tmp_path / "copy" / "owner.toml", "is a copy, or was put back without pausefl")
     assert client.ask(round=2).has_content()
 
 

@@ -44,8 +44,8 @@ def test_a_ledger_or_second_note_that_will_be_forgotten_is_warned_of(
 ) -> None:
     ledger = init_owner(tmp_path, "clinic").ledger
     for place, said in (
-        (ledger, "the ledger lies on tmpfs; put it on a disk that lasts, or releases are forgotten"),
-        (second_note_folder(), "the second note lies on tmpfs; set XDG_STATE_HOME to a folder on a disk that lasts"),
+        (ledger, "the ledger is on tmpfs; move it to a permanent disk, or it will forget releases"),
+        (second_note_folder(), "the second note is on tmpfs; set XDG_STATE_HOME to a folder on a permanent disk"),
     ):
         monkeypatch.setattr(
             "pausefl.owner.second_note_place.forgetful_file_system",
@@ -127,7 +127,7 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
         ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a moderate one"),
         ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
-        ({"unit": "record"}, "say how many records there are"), ({"unit": "patient"}, "'update' or 'record'"),
+        ({"unit": "record"}, "pass the number of your records"), ({"unit": "patient"}, "'update' or 'record'"),
         ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),
         ({"delta": 1e-6}, "delta is 1e-06, but must be left out"), ({"records": 7, "delta": 0.5}, "delta"),
         ({"records": 7, "delta": 0.01}, "delta is 0.01, but must be at most 0.001"),
@@ -169,10 +169,10 @@ PRIVUNIT = 'kind = "privunit"'
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("budget = 8.0", "budget = 20.1", "above 20 the promise is next to nothing"),
+        ("budget = 8.0", "budget = 20.1", "a budget above 20 promises next to nothing"),
         (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "delta is 0.0001 per release, near the limit of 0.001"),
         ('kind = "privunit"  # a promise about the whole update, not about each of its numbers alone\nl2 = 1.0',
-         'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, no protection"),
+         'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, which protects nothing"),
     ],
 )  # fmt: skip
 def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -216,7 +216,7 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
     [
         (1, {}, "replies.examples is 1"),
         (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
-        (479, {"budget": 20.1}, "above 20 the promise is next to nothing"),
+        (479, {"budget": 20.1}, "a budget above 20 promises next to nothing"),
         (9, {"delta": 8e-4}, "delta is 0.0008 for life, near the limit of 0.001"),
     ],
 )  # fmt: skip
@@ -239,7 +239,7 @@ def test_a_file_for_simulations_is_told_for_what_it_is(tmp_path: Path, capsys: p
     code, out, _ = called(capsys, "owner", "check", example)
     assert code == 0
     assert "client-{partition-id}: a simulation" in out
-    assert "WARNING: simulation is true: this file protects nothing, and a deployment refuses it" in out
+    assert "WARNING: simulation is true, so this file protects nothing, and a deployment refuses it" in out
 
 
 def test_a_check_that_fails_prints_the_line_that_a_client_logs(
@@ -257,7 +257,7 @@ def test_a_check_that_fails_prints_the_line_that_a_client_logs(
     ("old", "new", "said"),
     [("budget = 8.0", "budget = 9.0", "was fixed to"), ("releases = 8", "releases = 9", "was fixed to"),
      (PRIVUNIT, 'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0\n#', "unit is 'coordinate'"),
-     ('name = "clinic"', 'name = "another"', "data keeps its name")],
+     ('name = "clinic"', 'name = "another"', "; write name = ")],
 )  # fmt: skip
 def test_terms_other_than_those_of_the_first_release_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     file = init_owner(tmp_path, "clinic").ledger.with_name("owner.toml")
@@ -377,7 +377,7 @@ def test_a_new_ledger_in_another_place_is_not_taken_up(tmp_path: Path) -> None:
     init_owner(tmp_path / "one", "clinic")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two" / "owner.toml").unlink()
-    with pytest.raises(PauseError, match="an older copy, or a moved one"):
+    with pytest.raises(PauseError, match="an older copy, or it was moved"):
         init_owner(tmp_path / "two", "clinic")
 
 
@@ -541,10 +541,12 @@ def test_one_file_serves_all_clients_of_a_simulation(tmp_path: Path) -> None:
     assert made.schedule == FixedHorizon(4.0, 3) and made.mechanism == PrivUnit(1.0)
     assert [one.name for one in (tmp_path / "trial").iterdir()] == ["owner.toml"]
     assert read_owner(tmp_path / "trial" / "owner.toml", {"partition-id": 7}).name == "client-7"
-    with pytest.raises(ConfigError, match=r"owner\.toml exists, and is not overwritten; name another folder"):
+    with pytest.raises(
+        ConfigError, match=r"owner\.toml exists, and pausefl does not overwrite it; pass another folder"
+    ):
         init_simulation(tmp_path / "trial")
     records = init_simulation(tmp_path / "records", "site-{partition-id}", records=50)
     assert (records.mechanism.guarantee.unit, records.examples, records.name) == ("record", 50, "site-{partition-id}")
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be filled"):
+    with pytest.raises(ConfigError, match="cannot be written"):
         init_simulation(tmp_path / "file" / "below")

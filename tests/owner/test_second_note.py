@@ -81,8 +81,8 @@ def refusal(shared: Path, file: Path) -> str:
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
-        ("nothing", "forgotten a release"), ("state deleted", "has 1 rows, but no head noted in"),
-        ("another home", "has 1 rows, but no head noted in"), ("no home", "set XDG_STATE_HOME"),
+        ("nothing", "misses a release"), ("state deleted", "has 1 rows, but no head is noted in"),
+        ("another home", "has 1 rows, but no head is noted in"), ("no home", "set XDG_STATE_HOME"),
         ("note 000", "cannot be read (Permission denied)"), ("folder 000", "cannot write in"),
         ("folder 500", "cannot write in"), ("folder 777", "chmod go-w"), ("note 666", "chmod go-w"),
         ("note empty", "is damaged"), ("note a folder", "cannot be read (Is a directory)"),
@@ -144,7 +144,9 @@ def test_the_first_use_by_another_user_is_noted_with_the_first_charge(
     assert check_owner(file).second_note == str(place)
     with pytest.raises(SystemExit):
         main(["ledger", "verify", str(owner.ledger)])
-    assert f"row 0 is noted beside its replies, and the first charge will be in {place}" in capsys.readouterr().out
+    assert (
+        f"row 0 is noted beside its replies, and the first charge will be noted in {place}" in capsys.readouterr().out
+    )
     assert not place.exists()
     release(file, 1)
     assert read_witness(owner.ledger_id) == NotedHead.of(SqliteLedger(owner.ledger))
@@ -235,10 +237,10 @@ def test_a_second_note_that_was_left_behind_does_not_vouch_for_an_older_copy(
     shutil.copytree(shared / "older", file.parent, dirs_exist_ok=True)  # the inodes stay
     for name in ("of the service", "state"):
         monkeypatch.setenv("XDG_STATE_HOME", str(shared / name))
-        with pytest.raises(Refused, match=r"forgotten a release|belongs to another second note") as caught:
+        with pytest.raises(Refused, match=r"misses a release|belongs to a second note that") as caught:
             release(file, 4)
         assert caught.value.reason == "unready" and SqliteLedger(file.with_name("ledger.db")).head.rows == rows
-        with pytest.raises(ConfigError, match=r"forgotten a release|give --releases N"):
+        with pytest.raises(ConfigError, match=r"misses a release|pass --releases N"):
             restore_ledger(file.with_name("ledger.db"))
     if rows:
         assert f"{shared / 'of the service'}/pausefl/ledgers" in str(caught.value)
@@ -255,7 +257,7 @@ def test_a_second_note_can_miss_one_row_and_no_more(shared: Path) -> None:
     release(file, 3)
     assert read_witness(read_owner(file).ledger_id) == NotedHead.of(SqliteLedger(file.with_name("ledger.db")))
     note.write_text(old)
-    with pytest.raises(Refused, match=r"has 3 rows, but only row 1 is noted in .*the note is an older copy") as caught:
+    with pytest.raises(Refused, match=r"has 3 rows, but the note in .* counts 1; .*so it is an older copy") as caught:
         release(file, 4)
     assert caught.value.reason == "unready" and "--releases N" in str(caught.value)
     restore_ledger(file.with_name("ledger.db"), None, 3)
@@ -287,7 +289,7 @@ def test_the_notes_get_a_new_mark_when_a_ledger_is_put_back_elsewhere(
     after, witness = read_note(ledger), read_witness(restored.id)
     assert before and after and witness and after.fits(witness) and not after.fits(before)
     monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
-    with pytest.raises(Refused, match="belongs to another second note"):
+    with pytest.raises(Refused, match="belongs to a second note that was last written to"):
         release(file, 2)
 
 
@@ -312,7 +314,7 @@ def test_a_void_second_note_does_not_vouch_for_a_backup(
     shutil.rmtree(ledger.with_name("ledger.db-replies"))
     ledger.unlink()
     monkeypatch.setenv("XDG_STATE_HOME", str(shared / "state"))
-    with pytest.raises(ConfigError, match=f"without the head of row {first + 1} that is noted in .*service"):
+    with pytest.raises(ConfigError, match=f"but not the head of row {first + 1} that is noted in .*service"):
         restore_ledger(ledger, backup, first if count else None)
     assert not ledger.exists()
     for place in ("service", "other-service"):
@@ -332,5 +334,5 @@ def test_a_void_second_note_does_not_vouch_for_an_empty_ledger(shared: Path, mon
     shutil.rmtree(ledger.with_name("ledger.db-replies"))
     file.unlink()
     ledger.write_bytes(older)  # the inode stays
-    with pytest.raises(ConfigError, match="is an older copy, or a moved one"):
+    with pytest.raises(ConfigError, match="is an older copy, or it was moved"):
         init_owner(shared / "clinic", "clinic")

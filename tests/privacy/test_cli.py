@@ -80,14 +80,18 @@ def test_show_multiplies_each_release_by_its_own_dimension(tmp_path):
     a, b = json.loads(run("ledger", "show", ledger.path, "--json"))
     assert a["whole_update"] == pytest.approx(2.0 * 1017) and b["whole_update"] is None
     text = run("ledger", "show", ledger.path)
-    assert "whole update: 2034 at delta 0" in text and "whole update: unknown, a release states no" in text
+    assert "whole update: 2034 at delta 0" in text and "whole update: unknown, because a release states no" in text
 
 
 def test_an_option_that_is_gone_says_so(path):
     error = run("ledger", "show", path, "--dimension", 25818, code=2)
-    assert error == "pausefl: --dimension is no longer an option; leave it out, because every row of the ledger states its own dimension\n"
+    assert error == (
+        "pausefl: --dimension is no longer an option; leave it out, because every row of the ledger states its own "
+        "dimension\n"
+    )
     error = run("ledger", "restore", path, "--head", "0" * 64, code=2)
-    assert error.startswith("pausefl: --head is no longer an option; pass --releases N instead, ") and error.count("\n") == 1
+    assert error.startswith("pausefl: --head is no longer an option; pass --releases N instead, ")
+    assert error.count("\n") == 1
 
 
 AFTER = "Make a new backup now, and destroy the older ones, because they do not contain this row.\n"
@@ -237,7 +241,7 @@ def test_verify_finds_cut_rows_by_the_head_beside_the_replies(tmp_path):
         )
     assert SqliteLedger(ledger.path).verify().rows == 3
     error = run("ledger", "verify", ledger.path, code=2)
-    assert "forgotten a release" in error and error.count("\n") == 1
+    assert "misses a release" in error and error.count("\n") == 1
 
 
 def test_a_retirement_is_noted_beside_the_replies(tmp_path):

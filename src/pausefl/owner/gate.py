@@ -223,7 +223,7 @@ def measured(owner: Owner, kind: str, ask: Callable[[], Numbers], log: logging.L
     One that fails is answered like one that has nothing to tell.
     """
     if kind not in owner.messages:
-        raise Refused("not-allowed", f"the owner allows no {kind!r} messages")
+        raise Refused("not-allowed", f"the owner does not allow {kind!r} messages")
     try:
         return _allowed(owner, ask())
     except BaseException as error:
@@ -239,7 +239,10 @@ def rehearse(owner: Owner, work: Callable[[], object], log: logging.Logger = _LO
     is charged while one goes on.  Whether ``work`` leaves the data alone is for the caller to see to.
     """
     if not owner.rehearse:
-        raise Refused("not-allowed", "the owner allows no rehearsals; replies.rehearse = true would")
+        raise Refused(
+            "not-allowed",
+            "the owner does not allow rehearsals; replies.rehearse = true in the owner's file allows them",
+        )
     with ExitStack() as held:
         if not owner.simulation:
             with refusing("unready", PauseError, OSError):
@@ -247,7 +250,9 @@ def rehearse(owner: Owner, work: Callable[[], object], log: logging.Logger = _LO
                 held.enter_context(charging(ledger))
                 ledger.verify()
             if ledger.head.rows:
-                raise Refused("not-allowed", "a rehearsal is for before the first release, and there was one")
+                raise Refused(
+                    "not-allowed", "a rehearsal is only possible before the first release, and there was a release"
+                )
         try:
             run_and_undo(work)
         except BaseException as error:

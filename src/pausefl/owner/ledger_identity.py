@@ -32,7 +32,9 @@ def make_ledger(path: Path) -> SqliteLedger:
     """Make the one ledger of some data, and the folder of its replies with a first note."""
     folder = replies_folder(path)
     if folder.exists():
-        raise ConfigError(f"{folder} exists, so there was a ledger here before; put that one back, or name another")
+        raise ConfigError(
+            f"{folder} exists, so there was a ledger here before; put that ledger back, or use another folder"
+        )
     require_second_note_folder(path)
     ledger = SqliteLedger.create(path)
     folder.mkdir(mode=0o700)
@@ -56,12 +58,12 @@ def check_newest(ledger: SqliteLedger) -> None:
     """Refuse a ledger that no client may charge, whoever its owner is: the line says what the client would log."""
     path, note = ledger.path, note_path(ledger.path)
     if ledger.simulation:
-        raise ConfigError(f"ledger {path} was made for a simulation; name the ledger of this data")
+        raise ConfigError(f"ledger {path} was made for a simulation; use the ledger of this data")
     if ledger.is_backup:
         raise only_a_backup(path)
     require_one_place(path)
     require_second_note_folder(path)
-    again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N' with the count of all releases"
+    again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N', where N counts all releases"
     noted = read_note(path)
     if noted is None:
         raise ConfigError(f"ledger {path} has no head noted in {note.parent}; {again}")
@@ -72,23 +74,23 @@ def check_newest(ledger: SqliteLedger) -> None:
         witness.check(ledger, f"in {place}")
         if not noted.fits(witness):
             raise ConfigError(
-                f"ledger {path} belongs to another second note than that in {place}, one that was last written to "
-                f"{noted.place}, so it may be an older copy; run this as the user, and with the XDG_STATE_HOME, of the "
-                f"node; if the other note is lost, {again}"
+                f"ledger {path} belongs to a second note that was last written to {noted.place}, but {place} holds "
+                f"another one, so it may be an older copy; run this as the node's user and with the node's "
+                f"XDG_STATE_HOME; if the first of these notes is lost, {again}"
             )
         if ledger.head.rows > witness.rows + 1:
             raise ConfigError(
-                f"ledger {path} has {ledger.head.rows} rows, but only row {witness.rows} is noted in {place}, and one "
-                f"row more is the most that a note misses: the note is an older copy; {again}"
+                f"ledger {path} has {ledger.head.rows} rows, but the note in {place} counts {witness.rows}; a note "
+                f"is never more than one row behind, so it is an older copy; {again}"
             )
     elif ledger.head.rows:
         raise ConfigError(
-            f"ledger {path} has {ledger.head.rows} rows, but no head noted in {place}, so it may be an older copy; run "
-            f"this as the user of the node; if the second note is lost, {again}"
+            f"ledger {path} has {ledger.head.rows} rows, but no head is noted in {place}, so it may be an older copy; "
+            f"run this as the node's user; if the second note is lost, {again}"
         )
     if noted.inode != path.stat().st_ino:
         raise ConfigError(
-            f"ledger {path} is a copy, or was put back by other means; use the original, or if that is gone for good, "
+            f"ledger {path} is a copy, or was put back without pausefl; use the original, or if that is lost for good, "
             f"{again}"
         )
 
@@ -102,14 +104,18 @@ def require_one_place(path: Path) -> None:
             f"{quoted}` and remove the others"
         )
     if is_mount_point(path):
-        raise ConfigError(f"ledger {path} is a mount point itself, but its journal must be beside it; mount its folder")
+        raise ConfigError(
+            f"ledger {path} is a mount point itself, but its journal must be beside it; mount the folder that holds it"
+        )
 
 
 def require_name(ledger: SqliteLedger, name: str) -> None:
     """Refuse a ledger in which the data has another name: under a second one it would have a second budget."""
     others = [one for one in ledger.checked_releases() if one != name]
     if others and not ledger.simulation:
-        raise ConfigError(f"name is {name!r}, but ledger {ledger.path} belongs to {others[0]!r}; data keeps its name")
+        raise ConfigError(
+            f"name is {name!r}, but ledger {ledger.path} belongs to {others[0]!r}; write name = {others[0]!r}"
+        )
 
 
 @contextlib.contextmanager
@@ -157,8 +163,8 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
     ledger = SqliteLedger(path, seal=seal)
     if ledger.id != owner.ledger_id and not ledger.simulation:
         raise ConfigError(
-            f"ledger {path} has the id {ledger.id}, but ledger_id is {owner.ledger_id}; put back the ledger that "
-            "belongs here"
+            f"ledger {path} has the id {ledger.id}, but ledger_id is {owner.ledger_id}; put back the ledger with "
+            "that ledger_id"
         )
     check_newest(ledger)
     require_name(ledger, owner.name)
@@ -175,5 +181,5 @@ def _simulated(path: Path) -> SqliteLedger:
                 SqliteLedger.create(path, simulation=True)
     ledger = SqliteLedger(path)
     if not ledger.simulation:
-        raise ConfigError(f"ledger {path} was not made for a simulation; remove it from this folder")
+        raise ConfigError(f"ledger {path} was not made for a simulation; move it to another folder")
     return ledger

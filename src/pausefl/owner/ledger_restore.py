@@ -21,7 +21,7 @@ from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.system.state_file import sync_folder
 
-_SPENT = "failing that, its budget counts as spent: do not take part with this data again; no ledger is left to retire"
+_SPENT = "if you cannot do that, its budget counts as spent, so never take part with this data again"
 
 
 def restore_ledger(path: Path, backup: Path | None = None, releases: int | None = None) -> SqliteLedger:
@@ -36,16 +36,16 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
     path = Path(os.path.realpath(path))
     source = SqliteLedger(path if backup is None else backup)
     if source.simulation:
-        raise ConfigError(f"ledger {source.path} was made for a simulation; name a backup of this data's ledger")
+        raise ConfigError(f"ledger {source.path} was made for a simulation; pass a backup of this data's ledger")
     if backup is None and source.is_backup:
-        raise ConfigError(f"ledger {path} is a backup; put it elsewhere and name it with --from")
+        raise ConfigError(f"ledger {path} is a backup; move it to another place and pass it with --from")
     if backup is not None and not source.is_backup:
-        raise ConfigError(f"{backup} is a ledger, not a backup; name what 'pausefl ledger backup' has made")
+        raise ConfigError(f"{backup} is a ledger, not a backup; pass a file that 'pausefl ledger backup' has written")
     folder = replies_folder(path)
     user = (folder if folder.exists() else path.parent).stat().st_uid
     if user != os.geteuid():
         raise ConfigError(
-            f"{path.parent} belongs to user {user}, but this is user {os.geteuid()}; restore as the former"
+            f"{path.parent} belongs to user {user}, but this is user {os.geteuid()}; run this as user {user}"
         )
     require_second_note_folder(path)
     _check(path, source, releases)
@@ -80,12 +80,16 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     )
     if releases is None and not newest:
         raise ConfigError(
-            f"nothing here tells whether {source.path} is the newest; see in your node's own log which 'charged "
-            "release' is the last, compare with how many releases the server has received of this data in "
-            f"all, and give --releases N; a server that tells less than the truth gets a second budget; {_SPENT}"
+            f"nothing here tells whether {source.path} is the newest; look up the last 'charged release' in your "
+            "node's own log, compare it with how many releases the server has received of this data in all, and pass "
+            f"--releases N; if N is too small, the server gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
-        more = f"put back a newer one; {_SPENT}" if releases > count else "a release whose reply was lost counts too"
+        more = (
+            f"put back a newer backup; {_SPENT}"
+            if releases > count
+            else "count the releases whose replies were lost, too"
+        )
         raise ConfigError(f"releases is {releases}, but {source.path} has {count}; {more}")
     return source.path != path and path.exists() and _is_damaged(path, source)
 
@@ -98,8 +102,8 @@ def _is_damaged(path: Path, source: SqliteLedger) -> bool:
         return True
     if there.id != source.id or not source.contains(there.head):
         raise ConfigError(
-            f"ledger {path} has {there.head.rows} rows, and not all are in {source.path}; keep it, and run 'pausefl "
-            f"ledger restore {path}' if it is refused"
+            f"ledger {path} has {there.head.rows} rows, and some of them are not in {source.path}; keep it, and run "
+            f"'pausefl ledger restore {path}' if a node refuses it"
         )
     return False
 

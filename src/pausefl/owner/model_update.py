@@ -24,14 +24,22 @@ def digest(arrays: Mapping[str, Tensor]) -> str:
 
 def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
     """Refuse a model from which no update could be released, before it costs any budget."""
-    require(bool(layers.released()), "model", "without tensors that leave", "of one tensor or more", "keep less local")
+    require(
+        bool(layers.released()),
+        "model",
+        "without tensors that leave",
+        "of one tensor or more",
+        "let at least one tensor leave",
+    )
     for name in layers.released():
         if not np.isfinite(model[name]).all():
-            raise InvalidValueError(f"{name!r} holds NaN or infinity, but must be finite; send a sound model")
+            raise InvalidValueError(
+                f"{name!r} holds NaN or infinity, but must be finite; send a model with finite numbers"
+            )
     for name in layers.local:
         # Others, records with fields say, do not come back from a kept reply to the byte.
         kind = model[name].dtype
-        require(kind.kind in "biuf", f"tensor {name!r}", str(kind), "of numbers or truth values", "send it as such")
+        require(kind.kind in "biuf", f"tensor {name!r}", str(kind), "of numbers or truth values", "convert it first")
 
 
 def difference(
@@ -47,14 +55,14 @@ def difference(
         new, old = trained[name], model[name]
         same = np.issubdtype(new.dtype, np.floating) and new.shape == old.shape
         found = f"{new.dtype} {new.shape}"
-        require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it as it came")
+        require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it with the model's shape")
         with np.errstate(over="ignore", invalid="ignore"):
             # NumPy makes a number of the difference of two arrays without dimensions.
             update[name] = np.asarray(new.astype(np.float64) - old.astype(np.float64))
         if each:
             update[name][~np.isfinite(update[name])] = 0.0
         finite = bool(np.isfinite(update[name]).all())
-        require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "training diverged")
+        require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "lower the learning rate")
     return update
 
 
@@ -92,7 +100,9 @@ def released(
         made = mechanism.release(dict(update), epsilon, noise, layers=layers, clip=clip)
     noised = made.update
     if not isinstance(noised, dict):
-        raise InvalidValueError(f"release is a {type(noised).__name__}, but must be by name; release nothing")
+        raise InvalidValueError(
+            f"release is a {type(noised).__name__}, but must be a dict by name; return one from the mechanism's release"
+        )
     sums = {name: np.asarray(model[name].astype(np.float64) + tensor) for name, tensor in noised.items()}
     return {
         name: np.asarray(narrowed(sums[name], tensor.dtype)) if name in sums else tensor

@@ -75,14 +75,14 @@ class NotedHead:
         if self.ledger_id != ledger.id:
             raise ConfigError(
                 f"ledger {ledger.path} has the id {ledger.id}, but the one noted {where} is {self.ledger_id}; put back "
-                "the ledger that belongs here"
+                "the ledger with the noted id"
             )
         if not ledger.contains(self.head):
             ledger.verify()  # another client may have charged and noted since it was opened
         if not ledger.contains(self.head):
             raise ConfigError(
-                f"ledger {ledger.path} has {ledger.head.rows} rows without the head of row {self.rows} that is noted "
-                f"{where}: it has forgotten a release; put back the newest with 'pausefl ledger restore'"
+                f"ledger {ledger.path} has {ledger.head.rows} rows, but not the head of row {self.rows} that is noted "
+                f"{where}, so it misses a release; put back its newest backup with 'pausefl ledger restore'"
             )
 
 
@@ -117,7 +117,7 @@ def read_note(ledger: Path) -> NotedHead | None:
     try:
         return _read(path)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); let its user run this") from None
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); run this as the user who owns it") from None
 
 
 def read_witness(ledger_id: str) -> NotedHead | None:
@@ -201,7 +201,7 @@ def _read(path: Path) -> NotedHead | None:
         return None
     except (ValueError, TypeError):
         raise DamagedNoteError(
-            f"{path} is damaged; write it anew with 'pausefl ledger restore LEDGER --releases N'"
+            f"{path} is damaged; run 'pausefl ledger restore LEDGER --releases N' to write it again"
         ) from None
     return note
 

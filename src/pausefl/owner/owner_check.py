@@ -112,7 +112,9 @@ def _charges(owner: Owner) -> Sequence[Charge]:
         raise
     except OSError as error:
         who = user_text(os.geteuid())
-        raise ConfigError(f"{folder} cannot be written ({error.strerror}); let {who} write in it") from None
+        raise ConfigError(
+            f"{folder} cannot be written ({error.strerror}); give {who} the right to write in it"
+        ) from None
     return ledger.charges(owner.name)
 
 
@@ -132,33 +134,39 @@ def _fixed(owner: Owner, begun: bool) -> str:
     delta = ", delta" if owner.mechanism.composition == "zcdp" else ""
     what = f"name, budget{delta}, schedule and unit"
     if owner.simulation:
-        return "nothing: every simulated run has a ledger of its own"
-    return f"{what} for ever" if begun else f"{what}, by the first release; then no file can change them"
+        return "nothing, because every simulated run has a ledger of its own"
+    return f"{what} for ever" if begun else f"{what}, from the first release on; after that, no file can change them"
 
 
 def _warnings(owner: Owner, dimension: int | None) -> list[str]:
     budget, guarantee, found = owner.schedule.budget, owner.mechanism.guarantee, []
     in_rho = owner.mechanism.composition == "zcdp"
     if owner.simulation:
-        found.append("simulation is true: this file protects nothing, and a deployment refuses it")
+        found.append("simulation is true, so this file protects nothing, and a deployment refuses it")
     if guarantee.unit == "coordinate":
         whole = f"{dimension} x {budget:g} = {dimension * budget:g}" if dimension else f"d x {budget:g}"
-        found.append(f"the unit is one coordinate: for an update of d numbers the budget is {whole}, no protection")
+        found.append(
+            f"the unit is one coordinate, so for an update of d numbers the budget is {whole}, which protects nothing"
+        )
     if guarantee.unit == "record" and owner.examples == 1:
-        found.append("replies.examples is 1, but the noise is for the sum of all records: say how many there are")
+        found.append(
+            "replies.examples is 1, but the noise is for the sum of all records; set it to the number of your records"
+        )
     if guarantee.unit == "record" and guarantee.delta * owner.examples > _FAILING:
         found.append(
-            f"delta is {guarantee.delta:g}, but must be far below 1 / {owner.examples}, the share of one record"
+            f"delta is {guarantee.delta:g}, but must be far below 1 / {owner.examples}, the share of one record; "
+            "lower it"
         )
     if owner.clipped_by == "app":
         found.append(
-            "clipped_by is 'app': the promise holds only if the app clips every record's contribution, which the gate "
+            "clipped_by is 'app', so the promise holds only if the app clips every record's contribution, which the "
+            "gate "
             "cannot check; attack the app with 'pausefl audit --owner FILE --app MODULE:MAKE'"
         )
     if guarantee.unit != "coordinate" and budget > _MOST:
-        found.append(f"the budget is {budget:g}, but above {_MOST:g} the promise is next to nothing")
+        found.append(f"the budget is {budget:g}, but a budget above {_MOST:g} promises next to nothing")
     found += [] if owner.simulation else forgetful_places(owner.ledger)
     times, span = (1, "for life") if in_rho else (owner.schedule.limit or _MANY, "per release")
     if guarantee.delta * times > DELTA_LIMIT / 2:
-        found.append(f"delta is {guarantee.delta:g} {span}, near the limit of {DELTA_LIMIT:g} for life")
+        found.append(f"delta is {guarantee.delta:g} {span}, which is near the limit of {DELTA_LIMIT:g} for life")
     return found

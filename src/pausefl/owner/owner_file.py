@@ -23,7 +23,7 @@ from pausefl.system.toml_sections import Section, read_toml, validated
 
 ClippedBy: TypeAlias = Literal["gate", "app"]
 
-_REMEDY = "change it"
+_REMEDY = "change this key in the owner's file"
 _LEDGER, _SIMULATED = "ledger.db", "simulated"
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
@@ -60,9 +60,9 @@ class Owner:
 
     def __post_init__(self) -> None:
         if not self.simulation and (self.allow or self.messages):
-            raise ConfigError("allow and messages are for simulations only; leave them out")
+            raise ConfigError("allow and messages are for simulations only; remove them, or set simulation to true")
         if not self.simulation and not self.ledger_id:
-            raise ConfigError("ledger_id is missing, but says which ledger is meant; quote the ledger's id")
+            raise ConfigError("ledger_id is missing; pass the id that 'pausefl ledger verify LEDGER --json' prints")
         guarantee = self.mechanism.guarantee
         if guarantee.delta > DELTA_LIMIT:
             raise ConfigError(
@@ -76,12 +76,13 @@ class Owner:
             )
         if self.clipped_by == "app" and self.mechanism.guarantee.unit != "record":
             raise ConfigError(
-                "mechanism.clipped_by is 'app', but only a mechanism with unit = \"record\" clips records; remove it"
+                "mechanism.clipped_by is 'app', but only a mechanism with unit = \"record\" clips records; remove the "
+                "line"
             )
         if guarantee.unit == "record" and self.examples > MOST_RECORDS:
             raise ConfigError(
                 f"replies.examples is {self.examples}, but must be at most {MOST_RECORDS} where records are protected; "
-                "say how many records there are"
+                "set it to the number of your records"
             )
 
     @property
@@ -116,7 +117,7 @@ class _File(Section):
     def _printable(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and (not 0 < len(value) <= 200 or not value.isprintable()):
             raise ValueError(
-                f"{info.field_name} is {value!r:.250}, but must be a text of 1 to 200 printable characters; change it"
+                f"{info.field_name} is {value!r:.250}, but must be a text of 1 to 200 printable characters; {_REMEDY}"
             )
         return value
 
@@ -127,8 +128,8 @@ class _File(Section):
         plain = " ".join(unicodedata.normalize("NFKC", value).split())
         if value != plain:
             raise ValueError(
-                f"name is {value!r:.250}, but must have no blanks at its ends, no two in a row, and the plain form of "
-                f"each letter; write {plain or 'a word'!r:.250}"
+                f"name is {value!r:.250}, but must have no blanks at its ends, no two blanks in a row, and plain "
+                f"letters only; write {plain or 'a word'!r:.250}"
             )
         return value
 
@@ -138,13 +139,19 @@ class _File(Section):
         if self.simulation:
             for key in ("ledger", "ledger_id"):
                 if getattr(self, key) is not None:
-                    raise ValueError(f"{key} is for a deployment, but simulation is true; remove one of the two")
+                    raise ValueError(
+                        f"{key} is for a deployment, but simulation is true; remove {key}, or remove simulation"
+                    )
             if set("{}") & set(_PLACE.sub("", self.name)):
-                raise ValueError(f"name is {self.name!r:.250}, but has braces that name no key; write {{key}}")
+                raise ValueError(
+                    f"name is {self.name!r:.250}, but has braces that name no key; write it like "
+                    f"client-{{partition-id}}"
+                )
             return self
         if "{" in self.name or "}" in self.name:
             raise ValueError(
-                f"name is {self.name!r:.250}, but braces are for files with simulation = true; write the name out"
+                f"name is {self.name!r:.250}, but braces are for files with simulation = true; write the full name "
+                "without braces"
             )
         if self.replies.allow is not None:
             raise ValueError(
@@ -158,12 +165,14 @@ class _File(Section):
             )
         if self.ledger_id is None:
             raise ValueError(
-                "ledger_id is missing; let 'pausefl owner init' make file and ledger, or quote the id of the ledger "
-                "that is there: 'pausefl ledger verify LEDGER --json' prints it"
+                "ledger_id is missing; run 'pausefl owner init' to create the file and the ledger, or copy the id of "
+                "your "
+                "ledger, which 'pausefl ledger verify LEDGER --json' prints"
             )
         if re.fullmatch(r"[0-9a-f]{32}", self.ledger_id) is None:
             raise ValueError(
-                f"ledger_id is {self.ledger_id!r:.100}, but must be 32 hexadecimal digits; quote the ledger's id"
+                f"ledger_id is {self.ledger_id!r:.100}, but must be 32 hexadecimal digits; copy the id that 'pausefl "
+                "ledger verify LEDGER --json' prints"
             )
         return self
 
@@ -178,7 +187,7 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     """
     path = Path(os.path.realpath(path))
     require_readable(path, "owner's file")
-    content = read_toml(path, "write the owner's file")
+    content = read_toml(path, "create it with 'pausefl owner init'")
     try:
         owner = owner_of(content, path.parent, node)
     except PauseError as error:
@@ -217,7 +226,7 @@ def _section(values: Mapping[str, Any], where: str, kinds: Mapping[str, type[Any
     """Return a section whose keys are its ``kind``, the fields of the class of that kind, and ``more``."""
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(f"{where}.kind is {kind!r:.100}, but must be one of {', '.join(kinds)}; choose one")
+        raise ConfigError(f"{where}.kind is {kind!r:.100}, but must be one of {', '.join(kinds)}; {_REMEDY}")
     keys = _keys_of(where, kinds[kind], tuple(more.items()))  # type: ignore[arg-type]  # a class can be hashed
     return validated(keys, values, where, remedy=_REMEDY).model_dump()
 
@@ -235,5 +244,7 @@ def _keys_of(where: str, made: type[Any], more: tuple[tuple[str, Any], ...]) -> 
 
 def _value(key: str, node: Mapping[str, Any]) -> str:
     if key not in node:
-        raise ConfigError(f"name asks for {key!r}, but the node's configuration has no such key; add it")
+        raise ConfigError(
+            f"name asks for {key!r}, but the node's configuration has no such key; add it to that configuration"
+        )
     return str(node[key])

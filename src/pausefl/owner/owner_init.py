@@ -31,20 +31,20 @@ _TEXT = """\
 # The terms on which this data takes part in federated learning.  Only you can change them: no server can.
 # "pausefl owner check FILE" tells you what they mean, and what is left of the budget.
 
-{name}  # how the server knows you; data keeps its name for life
-ledger = "{ledger}"  # beside this file: what has left so far
+{name}  # the name by which the server knows this data, for life
+ledger = "{ledger}"  # the record of all releases so far; it is beside this file
 ledger_id = "{id}"  # the id of that ledger; any other is refused
 
 [schedule]  # how much may leave in the whole life of this data; fixed by the first release
 kind = "fixed-horizon"
 {budget}  # epsilon of all releases together: the smaller, the stronger the promise
-releases = {releases}  # how often you take part at most; every release has the same share
+releases = {releases}  # how many times you may take part; every release has the same share
 
 {mechanism}
 
 [replies]
 {examples}
-keep = 2  # replies kept on this disk, to be sent again if they are asked for again
+keep = 2  # how many replies to keep on this disk, so that they can be sent again
 """
 
 _SIMULATION = """\
@@ -56,7 +56,7 @@ simulation = true
 [schedule]  # how a budget is spread over releases; every run begins anew, with a ledger in the folder "simulated"
 kind = "fixed-horizon"
 {budget}  # epsilon of all releases together: the smaller, the stronger the promise
-releases = {releases}  # how often each client takes part at most; every release has the same share
+releases = {releases}  # how many times each client may take part; every release has the same share
 
 {mechanism}
 
@@ -70,14 +70,14 @@ _UPDATE = """\
 kind = "privunit"  # a promise about the whole update, not about each of its numbers alone
 {clip}  # the length that every update is brought to
 batch_norm = "refuse"  # or "keep-local": statistics of batch norms stay here; or "noise": they leave noised"""
-_ANY_NUMBER = "examples = 1  # what you tell as your number of examples, whatever the true one is"
+_ANY_NUMBER = "examples = 1  # the number of examples that you tell every server, whatever the true one is"
 
 _RECORD = """\
 [mechanism]  # how the contribution of each record is bounded, and their sum noised, before it leaves
 kind = "gaussian"
 unit = "record"  # a promise about each single record: up to the budget, nobody can tell it from another in its place
 {clip}  # the length that no record's contribution exceeds
-{delta}  # how likely the promise may fail, for all releases together; fixed by the first release"""
+{delta}  # the probability that the promise fails, for all releases together; fixed by the first release"""
 _RECORDS = "examples = {records}  # how many records you have at most; every server is told this number"
 
 _BUDGET, _RELEASES = {"update": 8.0, "record": 1.0}, {"update": 8, "record": 20}
@@ -110,9 +110,9 @@ def init_owner(
     except PauseError:
         raise
     except OSError as error:
-        todo = "free space on its disk" if error.errno == errno.ENOSPC else "let it be a folder that you may write"
+        todo = "free space on its disk" if error.errno == errno.ENOSPC else "let it be a folder that you may write to"
         raise ConfigError(
-            f"{folder} cannot be filled ({error.strerror}); {todo}, and run the same command again"
+            f"{folder} cannot be written ({error.strerror}); {todo}, and run the same command again"
         ) from None
     return read_owner(folder / FILE, {})
 
@@ -127,12 +127,14 @@ def init_simulation(
     _check_terms(folder, name, text)
     path = folder / FILE
     if os.path.lexists(path):
-        raise ConfigError(f"{path} exists, and is not overwritten; name another folder")
+        raise ConfigError(f"{path} exists, and pausefl does not overwrite it; pass another folder")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_last(path, text)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be filled ({error.strerror}); name a folder that you may write") from None
+        raise ConfigError(
+            f"{folder} cannot be written ({error.strerror}); pass a folder that you may write to"
+        ) from None
     return read_owner(path)
 
 
@@ -164,17 +166,19 @@ def _ledger(folder: Path) -> SqliteLedger:
     file, path = folder / FILE, folder / LEDGER
     replies = replies_folder(path)
     if os.path.lexists(file):
-        raise _exists(file, f"if it is this data's, see what it says with: pausefl owner check {quote(str(file))}")
+        raise _exists(
+            file, f"if it belongs to this data, read what it says with: pausefl owner check {quote(str(file))}"
+        )
     if not os.path.lexists(path):
         if os.path.lexists(replies):
-            raise _exists(replies, "put back the ledger that was here, see: pausefl ledger restore --help")
+            raise _exists(replies, "put back the ledger that was here, as 'pausefl ledger restore --help' says")
         return make_ledger(path)
     if path.is_symlink() or replies.is_symlink() or (replies.exists() and not replies.is_dir()):
         raise _exists(path, f"put back the {FILE} that belongs to it")
     try:
         ledger = SqliteLedger(path)
     except PauseError:
-        raise _exists(path, "and is no new ledger; put back the files that belong here") from None
+        raise _exists(path, "it is not a new ledger, so put back the files that belong here") from None
     if ledger.head.rows or ledger.simulation or ledger.is_backup:
         raise _exists(path, f"put back the {FILE} that belongs to it")
     replies.mkdir(mode=0o700, exist_ok=True)
@@ -182,14 +186,14 @@ def _ledger(folder: Path) -> SqliteLedger:
         new, note, witness = NotedHead.of(ledger), read_note(ledger.path), read_witness(ledger.id)
         strange = witness is not None and (witness.is_void or (note is not None and not note.fits(witness)))
         if strange or note not in (None, new) or witness not in (None, new):
-            raise _exists(path, "and is an older copy, or a moved one; put back the files that belong here")
+            raise _exists(path, "it is an older copy, or it was moved, so put back the files that belong here")
         write_notes(ledger)
     return ledger
 
 
 def _exists(path: Path, todo: str) -> ConfigError:
     return ConfigError(
-        f"{path} exists, and a second ledger would be a second budget; {todo}; only other data gets a folder of its own"
+        f"{path} exists, and a second ledger would be a second budget; {todo}; use another folder only for other data"
     )
 
 
@@ -222,12 +226,24 @@ def _terms(
 ) -> Callable[..., str]:  # fmt: skip
     """Return what makes the owner's file of the ``id`` of its ledger; that of a simulation has none."""
     unit = unit or ("update" if records is None else "record")
-    require(unit in _BUDGET, "unit", unit, "'update' or 'record'", "choose what is protected")
+    require(
+        unit in _BUDGET,
+        "unit",
+        unit,
+        "'update' or 'record'",
+        "'record' protects each record, 'update' the whole update",
+    )
     if unit == "record":
-        require(records is not None, "records", records, "a whole number above 0", "say how many records there are")
+        require(records is not None, "records", records, "a whole number above 0", "pass the number of your records")
     else:
         for what, value in (("records", records), ("delta", delta)):
-            require(value is None, what, value, f"left out where the unit is {unit!r}", "or protect single records")
+            require(
+                value is None,
+                what,
+                value,
+                f"left out where the unit is {unit!r}",
+                "leave it out, or set unit to 'record'",
+            )
     budget = _BUDGET[unit] if budget is None else budget
     fine = is_finite(budget) and budget > 0.0
     require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")

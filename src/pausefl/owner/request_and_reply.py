@@ -24,7 +24,7 @@ SENTENCES: Mapping[Reason, str] = {
     "exhausted": "the privacy budget of this data is gone",
     "not-allowed": "the data owner does not allow messages of this kind",
     "bad-request": "this request cannot be served",
-    "repeated": "this release was charged before, and the reply to this request is not kept",
+    "repeated": "this release was charged before, and the client no longer has the reply to this request",
     "failed": "the client could not keep its reply, so it sends none; its log says why",
     "unreviewed": "the data owner has not reviewed this app",
     "unready": "the owner's file or ledger cannot be used; the client's log says why",
@@ -83,15 +83,17 @@ class TrainingRequest:
 
     def __post_init__(self) -> None:
         named = isinstance(self.run, str) and _RUN.fullmatch(self.run) is not None
-        require(named, "run", self.run, "1 to 64 letters, digits, '.', '_' or '-'", "rename the run")
+        require(named, "run", self.run, "1 to 64 letters, digits, '.', '_' or '-'", "give the run another name")
         whole = isinstance(self.round, int) and not isinstance(self.round, bool) and 0 <= self.round < 2**31
         require(whole, "round", self.round, "a whole number from 0", "count rounds from 1")
         told = isinstance(self.action, str) and len(self.action) <= _LONGEST and self.action.isprintable()
-        require(told, "action", f"{self.action!s:.50}", f"printable text of at most {_LONGEST} letters", "shorten it")
+        require(
+            told, "action", f"{self.action!s:.50}", f"printable text of at most {_LONGEST} letters", "use a shorter one"
+        )
         for name in ("epsilon", "clip"):
             value = getattr(self, name)
             fine = value is None or (is_finite(value) and value >= _SMALLEST)
-            require(fine, name, value, f"a finite number from {_SMALLEST:g}", "leave it out")
+            require(fine, name, value, f"a finite number from {_SMALLEST:g}", "raise it, or leave it out")
 
     @property
     def release(self) -> str:

@@ -15,7 +15,7 @@ from pausefl.system.private_file import require_private_folder, user_text
 
 _ROOM = 1 << 15
 """Bytes that must be free: for a new note beside the old one, and for a lock."""
-_REMEDY = "or set XDG_STATE_HOME to a folder of this user that lasts"
+_REMEDY = "or set XDG_STATE_HOME to a permanent folder of this user"
 
 
 def second_note_folder() -> Path:
@@ -27,7 +27,7 @@ def second_note_folder() -> Path:
     if home is None:
         raise ConfigError(
             f"there is no place outside the owner's folder for a second note, because {user_text(os.geteuid())} has no "
-            "home; set XDG_STATE_HOME to a folder of this user that lasts"
+            "home; set XDG_STATE_HOME to a permanent folder of this user"
         )
     return home / ".local" / "state" / "pausefl" / "ledgers"
 
@@ -46,14 +46,14 @@ def require_second_note_folder(ledger: Path) -> Path:
         if found.st_uid != os.geteuid():  # as a home does under sudo
             raise ConfigError(
                 f"the second note goes to {folder}, but {there} belongs to {user_text(found.st_uid)}, and this is "
-                f"{me}; run this as the former, {_REMEDY}"
+                f"{me}; run this as {user_text(found.st_uid)}, {_REMEDY}"
             )
         if there == folder:
             require_private_folder(folder, "folder of second notes")
         if not there.is_dir() or not os.access(there, os.R_OK | os.W_OK | os.X_OK):
             raise ConfigError(
-                f"the second note goes to {folder}, but {me} cannot write in {there}; let it be a folder, on a disk "
-                f"that can be written, run `chmod u+rwx {shlex.quote(str(there))}`, {_REMEDY}"
+                f"the second note goes to {folder}, but {me} cannot write in {there}; if it is a folder on a "
+                f"writable disk, run `chmod u+rwx {shlex.quote(str(there))}`, {_REMEDY}"
             )
         disk = os.statvfs(there)
         # A file system that counts no blocks, or no files, says 0 of 0.
@@ -72,7 +72,9 @@ def cannot(what: str, path: Path, error: OSError) -> ConfigError:
     """Return the error of a second note, or of its folder, that cannot be read or written."""
     who = user_text(os.geteuid())
     todo = (
-        "free space on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"let {who} read and write there"
+        "free space on its disk"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT)
+        else f"give {who} the right to read and write there"
     )
     return ConfigError(f"{path}, for second notes, cannot be {what} ({error.strerror}); {todo}, {_REMEDY}")
 
@@ -81,12 +83,16 @@ def forgetful_places(ledger: Path) -> list[str]:
     """Say whether the ledger, or the second note of it, lies where it is known to be forgotten."""
     found = []
     for what, path, todo in (
-        ("ledger", ledger, "put it on a disk that lasts, or releases are forgotten"),
-        ("second note", second_note_folder(), "set XDG_STATE_HOME to a folder on a disk that lasts, or the node stops"),
+        ("ledger", ledger, "move it to a permanent disk, or it will forget releases"),
+        (
+            "second note",
+            second_note_folder(),
+            "set XDG_STATE_HOME to a folder on a permanent disk, or the node will stop",
+        ),
     ):
         forgetful = forgetful_file_system(path)
         if forgetful is not None:
-            found.append(f"the {what} lies on {forgetful}; {todo}")
+            found.append(f"the {what} is on {forgetful}; {todo}")
     return found
 
 
