@@ -25,7 +25,7 @@ class InvalidValueError(PauseError, ValueError):
 
 
 class UnknownClientError(PauseError, KeyError):
-    """A client id that the cohort does not hold."""
+    """The cohort has no client with this id."""
 
 
 class NotEnoughClientsError(PauseError, ValueError):
@@ -33,51 +33,51 @@ class NotEnoughClientsError(PauseError, ValueError):
 
 
 class OutOfOrderError(PauseError, RuntimeError):
-    """A call that makes no sense at this point of the round."""
+    """The call is not allowed at this point of the round."""
 
 
 class StateFileError(PauseError, ValueError):
-    """A state file that is damaged, truncated or of another version; the file is left untouched."""
+    """A state file is damaged, cut short or of another version; the file is left as it is."""
 
 
 class StateMissingError(StateFileError, FileNotFoundError):
-    """A state file that is not there."""
+    """A state file does not exist."""
 
 
 class BudgetExceededError(PauseError, RuntimeError):
-    """A release that would leak more than the budget allows; nothing was released."""
+    """A release would leak more than the budget allows; nothing was released."""
 
 
 class DataMissingError(PauseError, FileNotFoundError):
-    """A data set that is not there, or does not have its checksum; the message says how to get it."""
+    """A data set is missing, or its checksum is wrong; the message says how to get it."""
 
 
 class AlreadyReservedError(PauseError, ValueError):
-    """A release name that has been charged before; fresh noise under it would be a free second look at the data."""
+    """A release of this name was charged before; fresh noise for it would be a free second look at the data."""
 
 
 class ScheduleChangedError(PauseError, ValueError):
-    """Another budget, schedule or unit than the one fixed at a subject's first reservation; nothing was charged."""
+    """The budget, schedule or unit differs from that of the subject's first reservation; nothing was charged."""
 
 
 class LedgerError(PauseError, OSError):
-    """A ledger that is locked, read-only, full, damaged or tampered with; nothing was charged."""
+    """A ledger is locked, read-only, full, damaged or tampered with; nothing was charged."""
 
 
 class DamagedLedgerError(LedgerError):
-    """A ledger whose file was read and does not hold what was charged, whoever reads it and however often."""
+    """The file of a ledger does not hold what was charged, and no second try will change that."""
 
 
 class NotPrivateError(PauseError, PermissionError):
-    """A file that other users of the machine could change or exchange; the message has the command that mends it."""
+    """Other users of the machine could change or replace a file; the message has the command that prevents it."""
 
 
 class ConfigError(PauseError, ValueError):
-    """A configuration file or override that cannot be used; the message names the key and the nearest known one."""
+    """A configuration file or override cannot be used; the message names the key and the nearest known key."""
 
 
 class UserCodeError(PauseError, RuntimeError):
-    """Code of the user's own (a policy) failed; the message names its file and line."""
+    """The user's own code, such as a policy, failed; the message names its file and line."""
 
 
 class WorkerError(PauseError, RuntimeError):
@@ -89,7 +89,7 @@ class MissingExtraError(PauseError, ImportError):
 
 
 def is_finite(value: object) -> bool:
-    """Whether a value is a finite real number that a float can hold; a string or a truth value is none."""
+    """Return whether a value is a finite real number that a float can hold; strings and booleans are not."""
     if type(value) is float:  # nearly all of them are, and asking Real takes four times as long
         return math.isfinite(value)
     try:
@@ -105,7 +105,7 @@ def require(condition: bool, name: str, value: object, bound: str, remedy: str) 
 
 
 def shown(value: object) -> str:
-    """Return a value as a message may print it: its repr on one line, and not more than the start of a long one.
+    """Return the text of a value for a message: its repr on one line, and only the start of a long one.
 
     >>> shown("a"), len(shown({client: 0.5 for client in range(100_000)})) <= 200
     ("'a'", True)
@@ -121,7 +121,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "check the spelling") -> str:
-    """Return what an error about an unknown name ends with: the nearest known one, or what to do if there is none.
+    """Return the end of an error about an unknown name: the nearest known name, or what to do if there is none.
 
     >>> did_you_mean("Fashion_MNIST", ["mnist", "fashion-mnist"])
     "did you mean 'fashion-mnist'?"

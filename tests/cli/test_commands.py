@@ -114,7 +114,7 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["tune", "large-mnist", "--vary", "privacy.width=1", "--jobs", "0"], "'--jobs': 0 is not in the range x>=1."),
         (["compare", "x", "--target", "0"], "'--target': 0.0 is not in the range 0<x<=100."),
         (["run", "nowhere.toml", "--out", "x"], "nowhere.toml does not exist"),
-        (["run", __file__, "--out", "x"], "is no TOML file"),
+        (["run", __file__, "--out", "x"], "is not valid TOML"),
         (["compare", "nowhere"], "holds no run"),
         (["report", "nowhere"], "holds no run"),
         (["data", "fetch", "minst"], "data set is 'minst'"),

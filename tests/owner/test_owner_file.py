@@ -148,7 +148,7 @@ def test_a_file_that_others_may_write_is_refused_with_the_remedy(tmp_path, mode)
         ("[schedule]", "[replies]\nkeep = -1\n[schedule]", "replies.keep is -1"),
         ("[schedule]", "alow = 1\n[schedule]", "alow is not a known key"),
         ("[mechanism]", "[mechanisms]", "did you mean 'mechanism'"),
-        ("[schedule]", "[schedule", "is no TOML file"),
+        ("[schedule]", "[schedule", "is not valid TOML"),
         (
             GOOD[GOOD.index("[schedule]") : GOOD.index("[mechanism]")],
             "schedule = 3\n",

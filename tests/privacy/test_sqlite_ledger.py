@@ -382,7 +382,7 @@ def test_nothing_is_made_where_everybody_could_exchange_it(tmp_path):
     folder.mkdir()
     folder.chmod(0o777)
     for make in (ledger.backup, SqliteLedger.create):
-        with pytest.raises(NotPrivateError, match=f"copy.db' can be exchanged.*chmod o-w {folder}"):
+        with pytest.raises(NotPrivateError, match=f"copy.db' can be replaced.*chmod o-w {folder}"):
             make(folder / "copy.db")
     assert list(folder.iterdir()) == []
 

@@ -138,8 +138,8 @@ def test_a_port_in_use_and_a_path_that_is_no_run_are_refused_in_one_line(
         run(make_config(CONTENT | {"run": {"rounds": 1}}), tmp_path / "two" / folder)
     for arguments, said in (
         ([str(server.run.path), "--port", str(server.server_address[1])], "cannot be opened"),
-        ([str(tmp_path / "file")], "is no Flower checkpoint"),
-        ([str(tmp_path / "two")], "holds 2 runs, but one can be watched at a time"),
+        ([str(tmp_path / "file")], "is not a Flower checkpoint"),
+        ([str(tmp_path / "two")], "holds 2 runs, but you can watch only one at a time"),
     ):
         with pytest.raises(SystemExit) as stop:
             main(["watch", *arguments])
@@ -253,7 +253,7 @@ def test_what_cannot_be_watched_is_told_and_the_reader_goes_on(played: Path, tmp
         shutil.copytree(played, watched / seed)
     assert not live.poll()
     version, text = live.news(-1, 0.0) or (0, b"")
-    assert "holds 2 runs, but one can be watched at a time" in json.loads(text)["alarms"][0]["text"]
+    assert "holds 2 runs, but you can watch only one at a time" in json.loads(text)["alarms"][0]["text"]
     live.poll()
     assert live.news(version, 0.0) is None, "nothing is new, so nothing is sent"
     shutil.rmtree(watched / "seed-1")

@@ -131,7 +131,7 @@ def test_a_title_is_short() -> None:
 @pytest.mark.parametrize(
     ("server", "said"),
     [({"over_select": 9.0}, "45 clients are asked, more than network.clients = 30"),
-     ({"over_select": 0.5}, "over_select"), ({"late": "use"}, "server.late has no effect here: nobody is late"),
+     ({"over_select": 0.5}, "over_select"), ({"late": "use"}, "server.late has no effect here; set server.over_select"),
      ({"deadline_slack": 2.0}, "server.deadline_slack has no effect here"), ({"close_after": 0}, "close_after"),
      ({"deadline_quantile": 1.5}, "deadline_quantile")],
 )  # fmt: skip

@@ -134,7 +134,7 @@ def test_older_runs_are_read_and_cannot_be_judged(tmp_path: Path) -> None:
     new = ("latencies", "chances")
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     metrics.write_text("".join(json.dumps({k: v for k, v in r.items() if k not in new}) + "\n" for r in lines))
-    with pytest.raises(InvalidValueError, match="has no chances"):
+    with pytest.raises(InvalidValueError, match="does not record with which probability"):
         off_policy(read_run(tmp_path), "pause")
 
 
@@ -244,13 +244,13 @@ def test_a_policy_with_a_memory_follows_the_logged_rounds_and_stays_as_it_was() 
 def test_what_cannot_be_judged_is_refused_in_one_line(tmp_path: Path) -> None:
     plain, taught = logged(config()), logged(trained("random"))
     for data, policy, said in (
-        (logged(config("pause")), "random", "has no chances"),
+        (logged(config("pause")), "random", "does not record with which probability"),
         (plain, "pow-d", "asks clients before it picks"),
         (plain, "clustered-similarity", "learns from updates"),
         (taught, "afl", "needs the loss of clients"),
-        (replace(taught, summary=None), "pause", "let the run end first"),
+        (replace(taught, summary=None), "pause", "wait until the run has ended"),
         (plain, "nobody", "nobody"),
-        (logged(config("refl", network=HARD)), "random", "had no chance in round"),
+        (logged(config("refl", network=HARD)), "random", "could not be picked in round"),
     ):
         with pytest.raises(InvalidValueError, match=said) as refused:
             off_policy(data, policy)
@@ -353,5 +353,5 @@ def test_no_client_without_a_chance_may_be_wanted() -> None:
     chances = rounds[2].chances.copy()
     chances[first] = 0.0
     broken = [*rounds[:2], replace(rounds[2], chances=chances), *rounds[3:]]
-    with pytest.raises(InvalidValueError, match=f"client {first} had no chance in round 3"):
+    with pytest.raises(InvalidValueError, match=f"client {first} could not be picked in round 3"):
         estimates(broken, tau_min=TAU)

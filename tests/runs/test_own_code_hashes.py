@@ -70,7 +70,7 @@ def test_runs_of_two_versions_are_two_rows_and_no_seeds_of_one_study(beside: Pat
     assert sorted(map(len, groups.values())) == [1, 2]
     assert all(re.fullmatch(r"beside_policy:Mine \(code [0-9a-f]{8}\)", name) for name in groups)
     keep([beside / "all" / "study" / "1" / "run"], beside / "small")
-    with pytest.raises(ConfigError, match="a copy of a run with other code"):
+    with pytest.raises(ConfigError, match="a copy of a run with other versions of your own code"):
         keep([beside / "all" / "study" / "2" / "run"], beside / "small")
     rmtree(beside / "all" / "study" / "1")
     with pytest.raises(ConfigError, match="study: beside_policy:Mine was played with different code in"):

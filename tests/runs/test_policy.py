@@ -89,7 +89,7 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
     [
         (
             PICKS + "candidates.nothing\n",
-            "AttributeError: 'Candidates' object has no attribute 'nothing', at MINE:6); mend it",
+            "AttributeError: 'Candidates' object has no attribute 'nothing', at MINE:6); change its code",
         ),
         (PICKS + "1 / 0\n", "failed in pick() (ZeroDivisionError: division by zero, at MINE:6)"),
         (PICKS + "candidates.objective.solution([0, 1])\n", "returned a Solution, but must return positions"),
@@ -106,7 +106,7 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
             HEAD + PICK + "    def state(self):\n        return {'x': [[1], [2, 3]]}\n",
             "failed in state() (ValueError: setting an array element with a sequence.",
         ),
-        (HEAD + PICK + "    def state(self):\n        return 3\n", "no attribute 'items', at MINE:7); mend it"),
+        (HEAD + PICK + "    def state(self):\n        return 3\n", "no attribute 'items', at MINE:7); change its code"),
         (
             HEAD + PICK + "    def settings(self):\n        return {'x'}\n",
             "returned a set ({'x'}), but must return text; mend its settings() at MINE:7",
@@ -133,7 +133,7 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
         ),
         (HEAD.replace("    name = 'mine'\n", "") + PICK, "has no name; set the class attribute name"),
         ("Mine = 3\n", "cannot be made (TypeError: 'int' object is not callable"),
-        ("class Mine:\n    pass\n", "makes no Policy; subclass pausefl.Policy"),
+        ("class Mine:\n    pass\n", "does not make a Policy; let it be a subclass"),
         ("def Mine(:\n", "cannot be imported (SyntaxError: invalid syntax, at MINE:1)"),
     ],
 )

@@ -40,11 +40,11 @@ def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], N
         (edited(lambda r: r[1].update(seconds=0.0)), "the clock goes back"),
         (edited(lambda r: r[1].pop("members")), "round 2 lacks its members"),
         (edited(lambda r: r[1].update(members=["x"])), "round 2 lacks its members"),
-        (edited(lambda r: r[1].update(members=[30])), "others than the 30 clients"),
-        (edited(lambda r: r[1].update(members=[-1])), "others than the 30 clients"),
-        (edited(lambda r: r[1].update(max_leakage="much")), "round 2 has something else where a number belongs"),
-        (edited(lambda r: r[1].update(median_leakage="much")), "round 2 has something else"),
-        (edited(lambda r: r[1].update(seconds=float("nan"))), "round 2 has something else"),
+        (edited(lambda r: r[1].update(members=[30])), "members that are not among the 30 clients"),
+        (edited(lambda r: r[1].update(members=[-1])), "members that are not among the 30 clients"),
+        (edited(lambda r: r[1].update(max_leakage="much")), "round 2 has a value that should be a number"),
+        (edited(lambda r: r[1].update(median_leakage="much")), "round 2 has a value that should be"),
+        (edited(lambda r: r[1].update(seconds=float("nan"))), "round 2 has a value that should be"),
         (edited(lambda r: r[1].update(max_leakage=None)), "round 2 does not say what has leaked"),
         (edited(lambda r: r[1].update(terms="x")), "round 2 lacks"),
         (edited(lambda r: r.pop()), "does not count the 4 rounds"),
@@ -60,7 +60,7 @@ def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], N
         (lambda files: files.update({"config.toml": b"odd = 1\n" + files["config.toml"]}), "odd is not a known key"),
         (lambda files: files.update({"config.toml": files["config.toml"].replace(b"seed = 0", b'seed = "x"')}), "seed"),
         (lambda files: files.update({"config.toml": b"\xff"}), "damaged run"),
-        (lambda files: files.update({"metrics.jsonl": b""}), "without a single round"),
+        (lambda files: files.update({"metrics.jsonl": b""}), "has not ended a round yet"),
     ],
 )
 def test_what_is_not_whole_is_refused(
@@ -80,7 +80,7 @@ def test_what_is_not_whole_is_refused(
 def test_a_run_that_has_just_begun_is_to_be_waited_for(whole: dict[str, bytes], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(whole["config.toml"])
     for read in (lambda: read_run(tmp_path), lambda: read_runs([tmp_path])):
-        with pytest.raises(ConfigError, match="without a single round yet; wait for it"):
+        with pytest.raises(ConfigError, match="has not ended a round yet; wait for its first"):
             read()
 
 
@@ -115,5 +115,7 @@ def test_a_run_that_was_written_with_the_key_paper_scale_is_read(selection: str,
 
 @pytest.mark.parametrize("override", ["selection.paper_scale=true", "selection.paper_scale=false"])
 def test_the_key_paper_scale_says_what_to_write_instead(override: str) -> None:
-    with pytest.raises(ConfigError, match=r"paper_scale is gone; set selection.policy = 'sa-pause-as-published'"):
+    with pytest.raises(
+        ConfigError, match=r"paper_scale is no longer a key; set selection.policy = 'sa-pause-as-published'"
+    ):
         make_config({}, [override])

@@ -70,7 +70,10 @@ def test_another_version_of_it_is_refused(package: Path, tmp_path: Path) -> None
     for name, text in {"__init__.py": "", "policy.py": POLICY, "helper.py": HELPER + "# newer\n"}.items():
         (other / name).write_text(text)
     said = unpacked_elsewhere(baggage, "import sys", f"sys.path.insert(0, {str(other.parent)!r})")
-    assert said == ("node 10.0.0.2 has another travelled/helper.py than here; remove it there, or install the same")
+    assert said == (
+        "node 10.0.0.2 has another version of travelled/helper.py than this machine; remove it there, or install the "
+        "same version"
+    )
 
 
 def test_what_cannot_be_imported_there_is_refused(package: Path) -> None:

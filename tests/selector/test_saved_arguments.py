@@ -94,7 +94,7 @@ def test_damaged_state_is_refused_and_left_alone(tmp_path: Path, damage: str) ->
 
 
 def test_a_state_that_is_not_there_is_told_from_one_that_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="does not exist; name a file") as missing:
+    with pytest.raises(FileNotFoundError, match="does not exist; pass a file") as missing:
         Selector.load(tmp_path / "none")
     assert isinstance(missing.value, StateFileError)
     with pytest.raises(StateFileError, match="cannot be read"):

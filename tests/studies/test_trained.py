@@ -97,7 +97,7 @@ def test_a_study_of_ones_own(tmp_path: Path) -> None:
     [
         ("[run]\nrounds = 1\n", "has no [study] section"),
         ('[study]\ntitle = "x"\nfigures = []\npolicies = "pause"\nseeds = 1\nhalf = []\n', "study.policies is 'pause'"),
-        ("nonsense", "is no TOML file"),
+        ("nonsense", "is not valid TOML"),
     ],
 )
 def test_bad_studies_are_named(text: str, words: str, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_natural_clients_become_dealt_out_ones_at_smoke_scale(tmp_path: Path) ->
 
 def test_one_run_under_two_names_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     tasks = trained("large-mnist").tasks(tmp_path, "smoke", overrides=["privacy.enabled=false"])
-    with pytest.raises(ConfigError, match="would be one run; leave one out"):
+    with pytest.raises(ConfigError, match="would be the same run; leave one of them out"):
         run_many(tasks)
     assert not any(tmp_path.iterdir())
 

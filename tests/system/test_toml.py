@@ -17,7 +17,7 @@ VALUES = st.one_of(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "does not exist; write it"), (b"a = ", "is no TOML file"), (b"\xff", "is no TOML file")],
+    [(None, "does not exist; write it"), (b"a = ", "is not valid TOML"), (b"\xff", "is not valid TOML")],
 )
 def test_a_file_that_is_no_toml_is_refused_in_a_line(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "x.toml"

@@ -490,7 +490,7 @@ OPTIONS = (
            lambda a, b: "data-run='Ours'" in b.page("report.html") and "data-run='all (no privacy)'" not in
            b.page("report.html") and "data-run='all (no privacy)'" in a.page("report.html")),
     Option("watch", "run", ("@run.toml", "@results"),  # nothing that would go on for ever
-           lambda a, b: "run.toml is no Flower checkpoint" in a.err and "results holds 2 runs" in b.err),
+           lambda a, b: "run.toml is not a Flower checkpoint" in a.err and "results holds 2 runs" in b.err),
     Option("watch", "port", tuple(f"@run --host 240.0.0.1 --port {port}" for port in (7001, 7002)),
            lambda *both: [f"port {port} cannot be opened" in s.err for port, s in zip((7001, 7002), both, strict=True)]
            == [True, True]),

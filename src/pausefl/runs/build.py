@@ -47,7 +47,13 @@ def build_untrained(config: Config, policy: Policy, sizes: FloatArray | IntArray
 
 def _latency(config: Config) -> LatencyModel:
     clients, latency = config.network.clients, build_latency(config.network, config.run.seed)
-    require(len(latency) == clients, "network.clients", clients, f"{len(latency)} as in the trace", "make them agree")
+    require(
+        len(latency) == clients,
+        "network.clients",
+        clients,
+        f"{len(latency)} as in the trace",
+        f"set it to {len(latency)}",
+    )
     return latency
 
 
@@ -98,7 +104,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
     data = load_client_data(spec, config.network.clients, seed=seed, data_dir=data_dir, device=learning.device)
     net = build_model(learning.model, data.shape, data.classes, int(stream(seed, "model").integers(2**62)))
     if config.privacy.enabled and config.privacy.batch_norm == "refuse" and has_batch_norm(net):
-        raise InvalidValueError("privacy.batch_norm is 'refuse', but the model has batch norms; choose 'keep-local'")
+        raise InvalidValueError("privacy.batch_norm is 'refuse', but the model has batch norms; set it to 'keep-local'")
     if config.privacy.enabled and config.privacy.unit == "record":
         try_record_gradients(net, data.shape)
     plan = LocalPlan(
@@ -111,5 +117,7 @@ def _learner(config: Config, data_dir: Path | None, jobs: int, most: int) -> tup
 def _mechanism(privacy: Privacy) -> Mechanism:
     mechanism = privacy.as_mechanism()
     fine, most = mechanism.guarantee.delta <= DELTA_LIMIT, f"at most {DELTA_LIMIT:g}, the limit of a client's life"
-    require(fine, "privacy.delta", mechanism.guarantee.delta, most, "no release could ever be made")
+    require(
+        fine, "privacy.delta", mechanism.guarantee.delta, most, "lower it, or no client could ever release anything"
+    )
     return mechanism

@@ -103,37 +103,38 @@ class NetworkSection(Section):
         floor, room = self.tau_min, most_swing(self.probability)
         if self.deadline is not None and self.deadline <= floor and self.latency != "trace":
             raise ValueError(
-                f"network.deadline is {self.deadline:g}, but must be above network.tau_min = {floor:g}; nobody "
-                "could answer in time"
+                f"network.deadline is {self.deadline:g}, but must be above network.tau_min = {floor:g}; raise it, "
+                "because nobody could answer in time"
             )
         if self.straggle > 0 and self.deadline is None:
             raise ValueError(
                 f"network.straggle is {self.straggle:g}, but must be 0 without network.deadline; set "
-                "network.deadline, or the round would never end"
+                "network.deadline, or a round would never end"
             )
         if self.availability == "diurnal" and self.swing > room:
             raise ValueError(
                 f"network.swing is {self.swing:g}, but must be at most {room:g} with network.probability = "
-                f"{self.probability:g}; the probability must stay between 0 and 1"
+                f"{self.probability:g}; lower it, so that the probability stays between 0 and 1"
             )
 
     def idle(self) -> dict[str, str | Literal[False]]:
         """Return, for keys that may be idle beside the others, what they need; False for those that are not idle."""
         changed = {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default}
-        links = self.clusters is None and "set network.clusters"
+        links = self.clusters is None and "set network.clusters too"
         needs: dict[str, str | Literal[False]] = {
             "congestion": links,
             "jams": links,
-            "jam_factor": self.jams == 0 and "set network.jams",
-            "jam_rounds": self.jams == 0 and "set network.jams",
-            "drift_share": self.drift_at is None and "set network.drift_at",
-            "drift_factor": self.drift_at is None and "set network.drift_at",
-            "late_by": self.late == 0 and "set network.late",
-            "swing": self.availability != "diurnal" and "it belongs to diurnal availability",
-            "period": self.availability != "diurnal" and "it belongs to diurnal availability",
-            "slowest": self.latency == "devices" and "the table of devices says how slow the slowest are",
+            "jam_factor": self.jams == 0 and "set network.jams too",
+            "jam_rounds": self.jams == 0 and "set network.jams too",
+            "drift_share": self.drift_at is None and "set network.drift_at too",
+            "drift_factor": self.drift_at is None and "set network.drift_at too",
+            "late_by": self.late == 0 and "set network.late too",
+            "swing": self.availability != "diurnal" and "set network.availability = 'diurnal', or remove it",
+            "period": self.availability != "diurnal" and "set network.availability = 'diurnal', or remove it",
+            "slowest": self.latency == "devices"
+            and "remove it, because the table of devices says how slow the slowest are",
             "spread": self.latency not in ("normal", "lognormal", "devices")
-            and "it belongs to normal, lognormal and devices latency",
+            and "remove it, or set network.latency to 'normal', 'lognormal' or 'devices'",
         }
         return {f"network.{name}": name in changed and why for name, why in needs.items()}
 
@@ -157,7 +158,9 @@ class SelectionSection(Section):
     @classmethod
     def _old_spelling(cls, content: Any) -> Any:
         if isinstance(content, Mapping) and "paper_scale" in content:
-            raise ValueError("selection.paper_scale is gone; set selection.policy = 'sa-pause-as-published' instead")
+            raise ValueError(
+                "selection.paper_scale is no longer a key; set selection.policy = 'sa-pause-as-published' instead"
+            )
         return content
 
     @field_validator("options")
@@ -281,14 +284,14 @@ class Config(Section):
         if self.selection.per_round > most:
             raise ValueError(
                 f"selection.per_round is {self.selection.per_round}, but must be at most network.clients = {most}; "
-                "pick fewer, or let more take part"
+                "lower it, or raise network.clients"
             )
         network.require_possible()
         asked = server.as_closing().asked(self.selection.per_round)
         if asked > most:
             raise ValueError(
                 f"server.over_select is {server.over_select:g}, but then {asked} clients are asked, more than "
-                f"network.clients = {most}; ask fewer, or let more take part"
+                f"network.clients = {most}; lower it, or raise network.clients"
             )
         if self.privacy.unit == "record" and self.privacy.mechanism != "gaussian":
             raise ValueError(
@@ -298,36 +301,40 @@ class Config(Section):
         signals = self.signals
         if signals.kind == "bit" and signals.threshold >= signals.bound:
             raise ValueError(
-                f"signals.threshold is {signals.threshold:g}, but must be below signals.bound = {signals.bound:g}; no "
-                "loss is told as more than the bound"
+                f"signals.threshold is {signals.threshold:g}, but must be below signals.bound = {signals.bound:g}; "
+                "lower "
+                "it, because no client tells a loss above the bound"
             )
         idle: dict[str, str | bool] = {
             **network.idle(),
             "signals.threshold": signals.threshold != SignalsSection.model_fields["threshold"].default
             and signals.kind == "noised"
-            and "it belongs to signals.kind = 'bit'",
+            and "set signals.kind = 'bit', or remove it",
             "privacy.account": self.privacy.account == "zcdp"
             and self.privacy.mechanism != "gaussian"
-            and "it belongs to the gaussian mechanism, others are added up; leave it out",
-            "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters",
-            "learning.momentum": learning.momentum > 0 and learning.optimizer == "adam" and "set optimizer = 'sgd'",
+            and "remove it, or set privacy.mechanism = 'gaussian'",
+            "selection.rho": self.selection.rho > 0 and network.clusters is None and "set network.clusters too",
+            "learning.momentum": learning.momentum > 0
+            and learning.optimizer == "adam"
+            and "set learning.optimizer = 'sgd', or remove it",
             "server.aggregation": server.aggregation == "matched"
             and not (learning.enabled and self.privacy.enabled)
-            and "it needs learning.enabled and privacy.enabled, since it goes by the noise",
+            and "set learning.enabled and privacy.enabled to true, because it weighs updates by their noise",
             "server.deadline_slack": server.deadline_slack != Server.model_fields["deadline_slack"].default
             and server.deadline_quantile is None
-            and "set server.deadline_quantile",
+            and "set server.deadline_quantile too",
             "server.late": server.late == "use"
             and server.over_select == 1.0
             and server.close_after is None
             and server.deadline_quantile is None
-            and "nobody is late; set server.over_select, server.close_after or server.deadline_quantile",
-            "server.step": server.step != 1.0 and not learning.enabled and "set learning.enabled",
-            "server.average": server.average > 0 and not learning.enabled and "set learning.enabled",
+            and "set server.over_select, server.close_after or server.deadline_quantile too, because otherwise nobody "
+            "is late",
+            "server.step": server.step != 1.0 and not learning.enabled and "set learning.enabled to true",
+            "server.average": server.average > 0 and not learning.enabled and "set learning.enabled to true",
         }
         for key, why in idle.items():
             if why:
-                raise ValueError(f"{key} has no effect here: {why}")
+                raise ValueError(f"{key} has no effect here; {why}")
         return self
 
     @property
@@ -382,7 +389,9 @@ def make_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Co
         for part in tables:
             table = table.setdefault(part, {}) if isinstance(table, dict) else None
         if not found or not tables or not isinstance(table, dict):
-            raise ConfigError(f"override is {override!r}, but must look like section.key=value; e.g. run.rounds=50")
+            raise ConfigError(
+                f"override is {override!r}, but must look like section.key=value; for example run.rounds=50"
+            )
         table[key] = value_of(text.strip())
     return validated(Config, merged)
 

@@ -59,11 +59,11 @@ def build_availability(network: NetworkSection, seed: int) -> Availability | Non
 
 def _table(path: str | None, name: str) -> FloatArray:
     if path is None:
-        raise InvalidValueError(f"{name} is missing, but a trace is asked for; name a CSV file")
+        raise InvalidValueError(f"{name} is missing, but a trace needs it; set it to the path of a CSV file")
     try:
         table: FloatArray = np.loadtxt(path, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         raise InvalidValueError(
-            f"{name} is {path!r}, but cannot be read ({error}); a row per round, numbers only"
+            f"{name} is {path!r}, but cannot be read ({error}); write one row per round, with numbers only"
         ) from None
     return table

@@ -280,6 +280,9 @@ def _require_overlap(rounds: Sequence[LoggedRound]) -> None:
         alone = np.flatnonzero((one.target > 0.0) & (one.chances == 0.0))
         if len(alone):
             raise InvalidValueError(
-                f"client {one.candidates[alone[0]]} had no chance in round {one.number}, but the judged policy may "
-                "choose it, so nothing is known of that choice; judge later rounds (first=…), or use a run of 'random'"
+                f"client {one.candidates[alone[0]]} could not be picked in round {one.number}, but the evaluated "
+                "policy "
+                "may pick it, so the run cannot tell what that is worth; pass first=… to start at a later round, or "
+                "use a "
+                "run of 'random'"
             )

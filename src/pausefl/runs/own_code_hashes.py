@@ -54,12 +54,12 @@ def require_same_code(out: Path) -> None:
     except ValueError:
         noted = None
     if not isinstance(noted, dict) or not noted or not all(isinstance(digest, str) for digest in noted.values()):
-        raise ConfigError(f"{out / CODE_FILE} is damaged; name another folder with --out, or delete {out}")
+        raise ConfigError(f"{out / CODE_FILE} is damaged; pass another folder with --out, or delete {out}")
     for file, digest in noted.items():
         found = _file(file.partition(".")[0].replace("/", ".").removesuffix(".__init__"))
         if found is None or sha256(found.read_bytes()).hexdigest() != digest:
             raise ConfigError(
-                f"{file} has changed since {out} was played with it; name another folder with --out, or delete this one"
+                f"{file} has changed since {out} was played with it; pass another folder with --out, or delete this one"
             )
 
 

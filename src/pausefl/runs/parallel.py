@@ -95,7 +95,9 @@ def processes(count: int) -> Iterator[Executor]:
         try:
             yield pool
         except BrokenProcessPool:
-            raise WorkerError("a run's process died (out of memory?); call again with fewer --jobs to resume") from None
+            raise WorkerError(
+                "a run's process died (out of memory?); run the same command again with fewer --jobs to continue"
+            ) from None
         except BaseException:
             # Resumable, so there is nothing to wait for.  The pool itself ends the futures of dead processes, and
             # breaks with a traceback on one that was cancelled.
@@ -126,4 +128,7 @@ def _require_different(tasks: Sequence[Task]) -> None:
     """Refuse what would be one run in two folders: no table could show both."""
     for (i, one), (j, other) in combinations(enumerate(task.config for task in tasks), 2):
         if not differences(one, other, ONE_RUN):
-            raise ConfigError(f"{tasks[i].out} and {tasks[j].out} would be one run; leave one out, or mend what is set")
+            raise ConfigError(
+                f"{tasks[i].out} and {tasks[j].out} would be the same run; leave one of them out, or set different "
+                "values for them"
+            )

@@ -64,7 +64,7 @@ def play_rounds(
 ) -> Generator[tuple[dict[str, Any], bool], None, RunData]:
     """Play a run as ``run`` does, and yield each record, with whether a checkpoint has been written after it."""
     out.mkdir(parents=True, exist_ok=True)
-    with only_writer(out / "lock", out, "name another folder"):
+    with only_writer(out / "lock", out, "use another folder"):
         if (done := finished_run(config, out)) is not None:
             return done
         kept = require_same_run(config, out)
@@ -110,7 +110,7 @@ def finished_run(config: Config, out: Path) -> RunData | None:
 def require_same_run(config: Config, out: Path) -> Config | None:
     """Return the folder's configuration, if any; it may be for more or fewer rounds, but differ in nothing else."""
     if next(out.glob("seed-*/config.toml"), None) is not None:
-        raise ConfigError(f"{out} holds the seeds of other runs; name another folder")
+        raise ConfigError(f"{out} holds the seeds of other runs; use another folder")
     if not (out / "config.toml").exists():
         return None
     kept = stored_config(out)
@@ -118,12 +118,14 @@ def require_same_run(config: Config, out: Path) -> Config | None:
     if other:
         said = "; ".join(f"{key} = {there!r} there, {here!r} here" for key, (there, here) in other.items())
         raise ConfigError(
-            f"{out} holds a run of another configuration ({said}); name another folder, or delete this one"
+            f"{out} holds a run of another configuration ({said}); use another folder, or delete this one"
         )
     require_same_code(out)
     played = (out / "summary.json").exists() or (out / METRICS[1]).exists()
     if played and config.run.rounds > kept.run.rounds and not (out / "checkpoint.state").exists():
-        raise ConfigError(f"{out} was kept without its model, so it cannot go on; name another folder to run it anew")
+        raise ConfigError(
+            f"{out} was kept without its model, so it cannot continue; use another folder to run it from the start"
+        )
     return kept
 
 
@@ -148,7 +150,10 @@ def _resume(simulation: Simulation, config: Config, out: Path) -> list[dict[str,
     number, rounds = simulation.number, config.run.rounds
     records = read_records(out, config, number)
     if len(records) < number:
-        raise ConfigError(f"{out / METRICS[0]} has {len(records)} rounds, but the checkpoint {number}; delete {out}")
+        raise ConfigError(
+            f"{out / METRICS[0]} has {len(records)} rounds, but the checkpoint has {number}; delete {out} and run it "
+            "again"
+        )
     if 0 < number < rounds and number % config.run.evaluate_every:  # scored only because the run was to end there
         records[-1] = {key: value for key, value in records[-1].items() if key not in ("accuracy", "loss")}
     return records

@@ -83,7 +83,9 @@ def try_policy(config: Config) -> None:
     except (PauseError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # whatever a class of somebody's own may raise, sys.exit() too
-        raise UserCodeError(f"policy {selection.policy!r} failed in a trial ({reason(error)}); mend it") from error
+        raise UserCodeError(
+            f"policy {selection.policy!r} failed in a trial ({reason(error)}); change its code so that the trial passes"
+        ) from error
 
 
 def known_options(selection: SelectionSection) -> list[str] | None:
@@ -109,8 +111,11 @@ def _own_policy(selection: SelectionSection) -> Policy:
         raise
     except BaseException as error:  # whatever a class of somebody's own may raise, sys.exit() too
         raise InvalidValueError(
-            f"selection.policy is {path!r}, but cannot be made ({reason(error)}); it is called with selection.options"
+            f"selection.policy is {path!r}, but cannot be made ({reason(error)}); it must accept the arguments in "
+            "selection.options"
         ) from error
     if not isinstance(made, Policy):
-        raise InvalidValueError(f"selection.policy is {path!r}, but makes no Policy; subclass pausefl.Policy")
+        raise InvalidValueError(
+            f"selection.policy is {path!r}, but does not make a Policy; let it be a subclass of pausefl.Policy"
+        )
     return made

@@ -55,7 +55,7 @@ class RayCluster:
     def __post_init__(self) -> None:
         require(
             not self.address.startswith("ray://"), "Ray address", self.address, "HOST:PORT, 'auto' or 'local'",
-            "call this on a node of the cluster, since a Ray client cannot stream checkpoints",
+            "run this on a node of the cluster, because a Ray client cannot stream checkpoints",
         )  # fmt: skip
 
     def play(self, tasks: Sequence[Task], data_dir: Path | None, told: Progress | None) -> list[RunData]:
@@ -66,7 +66,7 @@ class RayCluster:
             with ExitStack() as held:
                 for i in waiting:
                     tasks[i].out.mkdir(parents=True, exist_ok=True)
-                    held.enter_context(only_writer(tasks[i].out / "lock", tasks[i].out, "name another folder"))
+                    held.enter_context(only_writer(tasks[i].out / "lock", tasks[i].out, "use another folder"))
                 held.enter_context(connected(self.address))
                 self._play(tasks, waiting, data_dir, told)
         return [done[i] if i in done else read_run(task.out) for i, task in enumerate(tasks)]
@@ -115,9 +115,13 @@ class RayCluster:
     ) -> ObjectRefGenerator:
         why = type(error).__name__
         if times > self.retries:
-            raise WorkerError(f"{task.out} lost its worker {times} times ({why}); call again to go on")
+            raise WorkerError(
+                f"{task.out} lost its worker {times} times ({why}); run the same command again to continue"
+            )
         if _processors() < 1.0:
-            raise WorkerError(f"{task.out} lost its worker ({why}), and no other node is left; call again to go on")
+            raise WorkerError(
+                f"{task.out} lost its worker ({why}), and no other node is left; run the same command again to continue"
+            )
         record = last_record(task.out)
         at = 0 if record is None else record["round"]
         self.say(
@@ -184,8 +188,8 @@ def _require_somebody(address: str) -> None:
 def _not_there(address: str, error: Exception) -> ConfigError:
     said = " ".join(str(error).split())[:160]
     return ConfigError(
-        f"no Ray cluster can be used at {address!r} ({said}); start one with 'ray start --head', call this on one of "
-        "its nodes, and name its HOST:PORT"
+        f"no Ray cluster can be used at {address!r} ({said}); start one with 'ray start --head', run this on one of "
+        "its nodes, and pass its HOST:PORT"
     )
 
 

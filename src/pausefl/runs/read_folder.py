@@ -102,9 +102,9 @@ def metrics_file(folder: Path) -> Path | None:
 
 def _refuse(folder: Path) -> NoReturn:
     if (folder / "config.toml").exists():
-        raise ConfigError(f"{folder} holds a run without a single round yet; wait for it")
+        raise ConfigError(f"{folder} holds a run that has not ended a round yet; wait for its first round")
     raise ConfigError(
-        f"{folder} holds no run (no metrics.jsonl); name a folder that 'pausefl run' wrote, or the checkpoint of a "
+        f"{folder} holds no run (no metrics.jsonl); pass a folder that 'pausefl run' wrote, or the checkpoint of a "
         "Flower server"
     )
 
@@ -129,16 +129,16 @@ def check_record(record: Any, number: int, clients: int, *, bounded: bool, befor
     if not isinstance(record, Mapping) or record.get("round") != number:
         raise ValueError(f"line {number} of the metrics is not round {number}")
     if not _are_numbers([record[name] for name in _NUMBERS if name in record]):
-        raise ValueError(f"round {number} has something else where a number belongs")
+        raise ValueError(f"round {number} has a value that should be a number and is not")
     seconds = record.get("seconds")
     if seconds is None or seconds < before:
         raise ValueError(f"round {number} lacks its seconds, or the clock goes back")
     if bounded and record.get("max_leakage") is None:
         raise ValueError(f"round {number} does not say what has leaked")
     if not _are_clients(record.get("members"), clients) or not isinstance(record.get("terms") or {}, Mapping):
-        raise ValueError(f"round {number} lacks its members, or has others than the {clients} clients")
+        raise ValueError(f"round {number} lacks its members, or has members that are not among the {clients} clients")
     if not _are_clients(record.get("signals", []), clients):
-        raise ValueError(f"round {number} has signals of others than the {clients} clients")
+        raise ValueError(f"round {number} has signals of clients that are not among the {clients}")
     told = record.get("told", {})
     columns = [record.get("latencies"), record.get("chances"), *(told.values() if isinstance(told, dict) else [0])]
     if not all(column is None or _is_column(column, len(record["members"])) for column in columns):
@@ -154,11 +154,11 @@ def _check_summary(summary: Any, rounds: int) -> None:
         raise ValueError(f"summary.json does not count the {rounds} rounds of the metrics")
     per_client, spread = summary.get("clients") or {}, summary.get("client_accuracy") or {}
     if not isinstance(summary.get("name"), str | None):
-        raise ValueError("summary.json has something else where the policy's name belongs")
+        raise ValueError("the policy's name in summary.json is not a text")
     if not isinstance(summary.get("guarantee"), str) or not isinstance(per_client, Mapping):
         raise ValueError("summary.json lacks its guarantee or its clients")
     if not isinstance(spread, Mapping) or not all(isinstance(values, list) for values in per_client.values()):
-        raise ValueError("summary.json has something else where its clients belong")
+        raise ValueError("the clients in summary.json are not lists")
 
 
 def _are_numbers(values: list[Any]) -> bool:

@@ -58,11 +58,23 @@ class LoggedRound:
             ("chances", self.chances, count), ("target", self.target, count),
             ("seconds", self.seconds, size), ("arrived", self.arrived, size),
         ):  # fmt: skip
-            require(np.shape(column) == (wanted,), f"{name} shape", np.shape(column), f"({wanted},)", "pass one each")
+            require(
+                np.shape(column) == (wanted,),
+                f"{name} shape",
+                np.shape(column),
+                f"({wanted},)",
+                "pass one value for each client",
+            )
         fine = bool((self.chances[self.members] > 0.0).all())
-        require(fine, "chances of a member", 0.0, "above 0", "it took part, so it had a chance")
+        require(fine, "chances of a member", 0.0, "above 0", "pass the probability with which it was picked")
         fine = bool((self.target >= 0.0).all()) and float(self.target.sum()) > 0.0
-        require(fine, "target", "negative, or 0 for all", "chances with a sum above 0", "check the policy")
+        require(
+            fine,
+            "target",
+            "negative, or 0 for all",
+            "chances with a sum above 0",
+            "return such chances from the policy",
+        )
 
 
 def replay(run: RunData, policy: str | Policy) -> list[LoggedRound]:
@@ -81,7 +93,7 @@ def replay(run: RunData, policy: str | Policy) -> list[LoggedRound]:
     _require_target(config, logged, target)
     sizes = run.sizes() if config.learning.enabled else np.ones(run.clients)
     if sizes is None:
-        raise InvalidValueError(f"{run.name} does not say how much data its clients have; let the run end first")
+        raise InvalidValueError(f"{run.name} does not say how much data its clients have; wait until the run has ended")
     played = [record for record in run.records if record["members"]]
     watcher = _Watcher([record["members"] for record in played], [record.get("told", {}) for record in played])
     watcher.bind(logged, target, config.run.seed)
@@ -139,7 +151,7 @@ class _Watcher(Policy):
         absent = wanted[candidates.rows[members] != wanted]
         if len(absent):
             raise InvalidValueError(
-                f"the run cannot be replayed (client {absent[0]} was no candidate in its round "
+                f"the run cannot be replayed (client {absent[0]} was not a candidate in round "
                 f"{candidates.round_number}); play it again with this version of pausefl"
             )
         chances = checks.chances(self._logged, candidates)
@@ -183,16 +195,23 @@ def _require_log(run: RunData, logged: Policy) -> None:
     config, played = run.settings, [record for record in run.records if record["members"]]
     if not any(record.get("chances") is not None for record in played):
         raise InvalidValueError(
-            f"{run.name} has no chances, since its policy does not know them or it was played before they were "
-            "recorded; play a run with a policy that knows them, e.g. 'random'"
+            f"{run.name} does not record with which probability its clients were picked; play a run with a policy "
+            "that records it, for example 'random'"
         )
     if logged.asks or logged.learns:
-        raise InvalidValueError(f"{run.name} cannot be replayed: its policy saw more than is logged; use 'random'")
+        raise InvalidValueError(
+            f"{run.name} cannot be replayed, because its policy saw more than the log holds; play a run of 'random'"
+        )
     if logged.signals and config.learning.enabled:
         if any("told" not in record for record in played):
-            raise InvalidValueError(f"{run.name} lacks the signals that its policy heard; play it again")
+            raise InvalidValueError(
+                f"{run.name} lacks the signals that its policy heard; play it again with this version of pausefl"
+            )
         if replace(config.server.as_closing(), late="waste") != Closing():
-            raise InvalidValueError(f"{run.name} closes rounds early and hears signals; only one of both is replayed")
+            raise InvalidValueError(
+                f"{run.name} closes rounds early and hears signals, but a replay can do only one of them; play "
+                "another run"
+            )
 
 
 def _require_target(config: Config, logged: Policy, target: Policy) -> None:
@@ -201,7 +220,7 @@ def _require_target(config: Config, logged: Policy, target: Policy) -> None:
     if unknown and not why:
         why = f"needs the {unknown[0]} of clients"
     if why:
-        raise InvalidValueError(f"policy {target.name!r} {why}, which the run has not logged; choose another policy")
+        raise InvalidValueError(f"policy {target.name!r} {why}, but the run has not logged that; pass another policy")
 
 
 def _require_same(run: RunData, logged: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
@@ -218,6 +237,6 @@ def _require_same(run: RunData, logged: Mapping[str, Any], replayed: Mapping[str
 
 def _other(run: RunData, number: int, what: str) -> InvalidValueError:
     return InvalidValueError(
-        f"{run.name} cannot be replayed (round {number} has other {what} than its log); play it again with this "
+        f"{run.name} cannot be replayed (in round {number} its {what} differ from the log); play it again with this "
         "version of pausefl and the same traces"
     )

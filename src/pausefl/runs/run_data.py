@@ -66,7 +66,7 @@ class RunData:
     def settings(self) -> Config:
         """How it was configured; a curve of somebody else's has no such thing."""
         if self.config is None:
-            raise InvalidValueError(f"{self.name} is a curve without a configuration; name a run")
+            raise InvalidValueError(f"{self.name} is a curve without a configuration; pass a run")
         return self.config
 
     @property

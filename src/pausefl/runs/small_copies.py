@@ -25,11 +25,11 @@ def keep(folders: Sequence[Path], target: Path) -> list[Path]:
                 continue
             place = target / (run.relative_to(source) if run != source else run.name)
             if place in places:
-                raise ConfigError(f"{place} would hold two of these runs; keep {source} in a folder of its own")
+                raise ConfigError(f"{place} would hold two of these runs; copy {source} into another folder")
             _require_free(place, run)
             places[place] = run
     if not places:
-        raise ConfigError(f"{target} holds these runs already; name another folder for the copies")
+        raise ConfigError(f"{target} holds these runs already; pass another folder for the copies")
     for place, run in places.items():  # only now: nothing is copied if anything is refused
         _copy(run, place)
     return list(places)
@@ -38,19 +38,21 @@ def keep(folders: Sequence[Path], target: Path) -> list[Path]:
 def _require_free(place: Path, run: Path) -> None:
     new = read_run(run)
     if (place / METRICS[0]).exists() or (place / "checkpoint.state").exists():
-        raise ConfigError(f"{place} holds a run, not a copy; name another folder for the copies")
+        raise ConfigError(f"{place} holds a run, not a copy; pass another folder for the copies")
     if run_folders(place) == [place]:
         old = read_run(place)
         for key, (there, here) in differences(old.settings, new.settings, ONE_RUN).items():
             raise ConfigError(
-                f"{place} holds a copy of another run ({key} = {there!r} there, {here!r} here); name another folder"
+                f"{place} holds a copy of another run ({key} = {there!r} there, {here!r} here); pass another folder"
             )
         if old.code != new.code:
-            raise ConfigError(f"{place} holds a copy of a run with other code of your own; name another folder")
+            raise ConfigError(
+                f"{place} holds a copy of a run with other versions of your own code; pass another folder"
+            )
         if len(old.records) > len(new.records):
             raise ConfigError(
-                f"{place} holds a copy with {len(old.records)} rounds, but {run} has {len(new.records)}; let it go on, "
-                "or delete the copy"
+                f"{place} holds a copy with {len(old.records)} rounds, but {run} has {len(new.records)}; let the run "
+                "continue, or delete the copy"
             )
 
 

@@ -56,7 +56,7 @@ def unpack(baggage: Baggage, node: str) -> None:
         if here[name] != there:
             raise ConfigError(
                 f"node {node} has {name} {here[name]}, but the command was called with {there}, so numbers could "
-                "differ; install the same on every node"
+                "differ; install the same version on every node"
             )
     if not baggage.named:
         return
@@ -73,7 +73,10 @@ def unpack(baggage: Baggage, node: str) -> None:
         found |= source_hashes(path.partition(":")[0])
     other = next((name for name in sorted(baggage.hashes) if found.get(name) != baggage.hashes[name]), None)
     if other is not None:
-        raise ConfigError(f"node {node} has another {other} than here; remove it there, or install the same")
+        raise ConfigError(
+            f"node {node} has another version of {other} than this machine; remove it there, or install the same "
+            "version"
+        )
 
 
 @cache

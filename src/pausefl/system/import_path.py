@@ -28,8 +28,8 @@ def imported(path: str, key: str) -> Any:
         raise
     except BaseException as error:  # whatever somebody's own module may raise, sys.exit() too
         raise InvalidValueError(
-            f"{key} is {path!r}, but cannot be imported ({reason(error)}); it is looked up beside the configuration, "
-            "in the current folder and on PYTHONPATH"
+            f"{key} is {path!r}, but cannot be imported ({reason(error)}); put it beside the configuration, into "
+            "the current folder, or on PYTHONPATH"
         ) from error
 
 

@@ -27,7 +27,11 @@ def only_writer(lock: Path, what: Path, remedy: str, *, wait: float = 0.0) -> It
     except Timeout:
         raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
     except (OSError, UserWarning) as error:
-        todo = "make its folder" if isinstance(error, FileNotFoundError) else f"let {lock} be a file to write and lock"
+        todo = (
+            "create its folder"
+            if isinstance(error, FileNotFoundError)
+            else f"let {lock} be a file that you can write and lock"
+        )
         raise ConfigError(f"{what} cannot be written ({getattr(error, 'strerror', error)}); {todo}") from None
     try:
         yield

@@ -9,10 +9,10 @@ from pathlib import Path
 
 _TABLE = Path("/proc/self/mountinfo")
 _FORGETFUL = {
-    "overlay": "the layer of a container, which goes with it",
-    "aufs": "the layer of a container, which goes with it",
-    "tmpfs": "memory, which goes with the machine's next start",
-    "ramfs": "memory, which goes with the machine's next start",
+    "overlay": "the layer of a container, which is deleted with the container",
+    "aufs": "the layer of a container, which is deleted with the container",
+    "tmpfs": "memory, which is lost when the machine restarts",
+    "ramfs": "memory, which is lost when the machine restarts",
 }
 
 

@@ -44,7 +44,7 @@ def _require_place(path: Path, folder: Path, what: str) -> None:
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise NotPrivateError(
-            f"{what} {str(path)!r} can be exchanged by every user; run `chmod o-w {_quoted(folder)}`, or name a "
+            f"{what} {str(path)!r} can be replaced by every user; run `chmod o-w {_quoted(folder)}`, or use a "
             "file in a folder of your own"
         )
 

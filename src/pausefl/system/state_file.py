@@ -39,7 +39,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     parts = state_parts(kind, header, arrays)
     target = Path(os.path.realpath(path))  # a link stays a link
     if target.is_dir() or not target.parent.is_dir():
-        raise StateFileError(f"{path} cannot be written: its folder must exist and it must not be one; name a file")
+        raise StateFileError(f"{path} cannot be written; pass the path of a file in a folder that exists")
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb", buffering=_BUFFER) as file:
@@ -62,7 +62,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         payload = bytearray(os.fstat(file.fileno()).st_size - file.tell())
         file.readinto(payload)
     if checksum != _digest(payload):
-        raise StateFileError(f"{path} is damaged or cut short (checksum differs); go back to an older copy")
+        raise StateFileError(f"{path} is damaged or cut short (checksum differs); use an older copy")
     start = payload.index(b"\n") + 1
     described = _described(path, bytes(payload[:start]), kind)
     arrays = {}
@@ -93,7 +93,7 @@ def glance_at_state(
                 file.seek(start)
                 content = file.read(size)
                 if len(content) < size:
-                    raise StateFileError(f"{path} is cut short; go back to an older copy")
+                    raise StateFileError(f"{path} is cut short; use an older copy")
                 arrays[name] = np.frombuffer(content, dtype=kind_of).reshape(shape)
             start += size
     return described["header"], arrays
@@ -146,16 +146,16 @@ def _opened(path: str | os.PathLike[str]) -> BufferedReader:
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
-        raise StateMissingError(f"{path} does not exist; name a file that save() wrote") from None
+        raise StateMissingError(f"{path} does not exist; pass a file that save() wrote") from None
     except OSError as error:
-        raise StateFileError(f"{path} cannot be read ({error.strerror}); name a file that save() wrote") from None
+        raise StateFileError(f"{path} cannot be read ({error.strerror}); pass a file that save() wrote") from None
 
 
 def _first_line(path: str | os.PathLike[str], file: BufferedReader) -> str:
     """Return the checksum that a state file claims for the rest of it; another kind of file is refused."""
     words = file.readline(200).decode("ascii", errors="replace").rstrip("\n").rsplit(" ", 2)
     if len(words) != 3 or words[0] != _MAGIC:
-        raise StateFileError(f"{path} is not a pausefl state file; name a file that save() wrote")
+        raise StateFileError(f"{path} is not a pausefl state file; pass a file that save() wrote")
     if words[1] != str(VERSION):
         raise StateFileError(
             f"{path} has state version {words[1]}, but this release reads version {VERSION}; load it with the "
@@ -169,9 +169,9 @@ def _described(path: str | os.PathLike[str], line: bytes, kind: str) -> dict[str
     try:
         described: dict[str, Any] = json.loads(line)
     except ValueError:
-        raise StateFileError(f"{path} is damaged or cut short; go back to an older copy") from None
+        raise StateFileError(f"{path} is damaged or cut short; use an older copy") from None
     if described["kind"] != kind:
-        raise StateFileError(f"{path} holds a {described['kind']!r}, but a {kind!r} is wanted; name another file")
+        raise StateFileError(f"{path} holds a {described['kind']!r}, but must hold a {kind!r}; pass another file")
     return described
 
 

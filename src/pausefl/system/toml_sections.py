@@ -15,16 +15,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pausefl.errors import ConfigError
 
 
-def read_toml(path: Path | Traversable, remedy: str = "name a TOML file") -> dict[str, Any]:
+def read_toml(path: Path | Traversable, remedy: str = "pass the path of a TOML file") -> dict[str, Any]:
     """Return a file's content; ``remedy`` is what to do where there is no such file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist; {remedy}") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); name a file that you may read") from None
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); pass a file that you may read") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML file ({error}); mend it") from None
+        raise ConfigError(f"{path} is not valid TOML ({error}); change the file at that place") from None
 
 
 def toml_text(content: Mapping[str, Any]) -> str:
@@ -78,12 +78,12 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str, remedy
         known = _known(model, where[:-1])
         close = get_close_matches(where[-1], known, n=1)
         front = name[: len(name) - len(where[-1])]
-        hint = f"did you mean {front + close[0]!r}?" if close else f"known: {', '.join(known)}"
+        hint = f"did you mean {front + close[0]!r}?" if close else f"the known keys are {', '.join(known)}"
         return f"{name} is not a known key; {hint}"
     if first["type"] == "value_error":
         return first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
-        return f"{name} is missing; add it"
+        return f"{name} is missing; add it to the file"
     found = f"{first['input']!r:.100}"
     if first["type"] in ("dict_type", "model_type"):
         return f"{name} is {found}, but must be a section; write [{name}]"

@@ -48,7 +48,9 @@ def _silent(progress: Progress) -> Alarm | None:
     if len(names) == 1:
         last = int(clients.last_asked[rows[0]])
         said = f"Client {names[0]} did not answer in round {last:,}, when it was last asked"
-        return Alarm("silent", said + (f", and {times} times in a row." if times > 1 else "."), names)
+        return Alarm(
+            "silent", said + (f". It has now been silent {times} times in a row." if times > 1 else "."), names
+        )
     return Alarm("silent", f"{len(names):,} clients did not answer when they were last asked: {_listed(names)}.", names)
 
 
@@ -58,7 +60,7 @@ def _refused(progress: Progress) -> Alarm | None:
     if not found:
         return None
     said = _listed([f"{name} ({why})" for name, why in found.items()])
-    return Alarm("refused", f"Refused in the latest round: {said}.", tuple(found))
+    return Alarm("refused", f"The server refused these in the latest round: {said}.", tuple(found))
 
 
 def _budgets(progress: Progress) -> list[Alarm]:
@@ -83,8 +85,8 @@ def _budgets(progress: Progress) -> list[Alarm]:
         found.append(
             Alarm(
                 "falling",
-                f"Accuracy is {progress.accuracy:.1f} %, which is {fall:.1f} points below its best, while budgets come "
-                "to their end. Updates may have become too noisy: think of ending the run.",
+                f"Accuracy is {progress.accuracy:.1f} %, which is {fall:.1f} points below its best, and budgets are "
+                "nearly spent. Updates may have become too noisy. Consider ending the run.",
             )
         )
     return found

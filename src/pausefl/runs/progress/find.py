@@ -20,11 +20,16 @@ def follow(path: Path) -> Follower:
     """Return a follower of a simulator's folder or a Flower checkpoint; it may be that nothing is there yet."""
     if path.is_file() or (not path.exists() and path.suffix == ".state"):
         if path.is_file() and not is_checkpoint(path):
-            raise ConfigError(f"{path} is no Flower checkpoint; name that of PauseStrategy, or a run's folder")
+            raise ConfigError(
+                f"{path} is not a Flower checkpoint; pass the checkpoint of a PauseStrategy, or the folder of a run"
+            )
         return CheckpointFollower(path)
     below = run_folders(path) if path.is_dir() else []
     if len(below) > 1:
-        raise ConfigError(f"{path} holds {len(below)} runs, but one can be watched at a time; name {below[0]}")
+        raise ConfigError(
+            f"{path} holds {len(below)} runs, but you can watch only one at a time; pass the folder of one run, such "
+            f"as {below[0]}"
+        )
     return FolderFollower(below[0] if below else path)
 
 
@@ -42,7 +47,7 @@ def read_checkpoint(path: Path) -> Progress:
     if follower.fault or follower.progress is None:
         raise ConfigError(follower.fault)
     if not follower.progress.rounds:
-        raise ConfigError(f"{path} holds a run without a single round yet; wait for it")
+        raise ConfigError(f"{path} holds a run that has not ended a round yet; wait for its first round")
     return follower.progress
 
 

@@ -31,7 +31,7 @@ class CheckpointFollower(Follower):
     def _read_on(self) -> bool:
         stamp = stamp_of(self.path)
         if stamp is None:
-            raise ConfigError(f"{self.path} is not there. This page goes on when it is.")
+            raise ConfigError(f"{self.path} does not exist yet. This page continues when it does.")
         if stamp != self._stamp:
             self._glance()
             self._stamp, self._tries = stamp, 0
@@ -75,7 +75,9 @@ class CheckpointFollower(Follower):
             file.seek(self._read.length)
             chunk = file.read(min(left, CHUNK))
         if not chunk:
-            raise ConfigError(f"{self._journal.path} has fewer rounds than {self.path} counts; restore both")
+            raise ConfigError(
+                f"{self._journal.path} has fewer rounds than {self.path} counts; restore both from one backup"
+            )
         self._read = Mark(self._read.length + len(chunk), crc32(chunk, self._read.checksum))
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for line in whole:

@@ -34,7 +34,7 @@ class FolderFollower(Follower):
     def _read_on(self) -> bool:
         metrics = metrics_file(self.path)
         if not (self.path / "config.toml").exists() or metrics is None:
-            raise ConfigError(f"{self.path} holds no round yet. This page goes on when there is one.")
+            raise ConfigError(f"{self.path} holds no round yet. This page continues when there is one.")
         stamps = tuple(stamp_of(self.path / name) for name in ("config.toml", "summary.json"))
         if stamps != self._stamps or self._config is None:
             config = stored_config(self.path)
