@@ -90,7 +90,7 @@ def test_images_and_rows_are_taken(beside: Path) -> None:
         ("shares", "owners of type float64"),
         ("three", "must return a tuple of train_images"),
         ("strangers", "test labels that are not in training"),
-        ("unlike", "training and test must agree"),
+        ("unlike", "training and test images the same shape"),
         ("broken", "cannot be loaded (RuntimeError: no disk, at "),
         ("nobody", "no attribute 'nobody'"),
     ],

@@ -99,7 +99,7 @@ AFTER = "Make a new backup now, and destroy the older ones, because they do not 
 
 def test_retire(path):
     assert "--yes" in run("ledger", "retire", path, "--subject", "a", code=2)
-    assert "2 subjects ('a', 'b'); name one" in run("ledger", "retire", path, "--yes", code=2)
+    assert "2 subjects ('a', 'b'); pass one" in run("ledger", "retire", path, "--yes", code=2)
     assert "only 'a', 'b'" in run("ledger", "retire", path, "--yes", "--subject", "c", code=2)
     assert SqliteLedger(path).head.rows == 51
     out = run("ledger", "retire", path, "--yes", "--subject", "b")
@@ -119,7 +119,7 @@ def test_retire(path):
 def test_retire_before_the_first_release(tmp_path):
     """A lost ledger counts as spent: whoever makes a new one for the same data retires it at once."""
     path = SqliteLedger.create(tmp_path / "l.db").path
-    assert "0 subjects; name one with --subject" in run("ledger", "retire", path, "--yes", code=2)
+    assert "0 subjects; pass one with --subject" in run("ledger", "retire", path, "--yes", code=2)
     told = run("ledger", "retire", path, "--yes", "--subject", "never")
     assert told == f"never is retired: it made no release, and it never will\n{AFTER}"
     (found,) = json.loads(run("ledger", "show", path, "--json"))

@@ -100,7 +100,7 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
         (HEAD + PICK + "    def state(self):\n        {}['a']\n", "failed in state() (KeyError: 'a', at MINE:8)"),
         (
             HEAD + PICK + "    def state(self):\n        return {'x': None}\n",
-            "returned 'x' = None, but must return arrays of numbers or text; mend its state() at MINE:7",
+            "returned 'x' = None, but must return arrays of numbers or text; change its state() at MINE:7",
         ),
         (
             HEAD + PICK + "    def state(self):\n        return {'x': [[1], [2, 3]]}\n",
@@ -109,7 +109,7 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
         (HEAD + PICK + "    def state(self):\n        return 3\n", "no attribute 'items', at MINE:7); change its code"),
         (
             HEAD + PICK + "    def settings(self):\n        return {'x'}\n",
-            "returned a set ({'x'}), but must return text; mend its settings() at MINE:7",
+            "returned a set ({'x'}), but must return text; change its settings() at MINE:7",
         ),
         (HEAD + PICK + "    def settings(self):\n        return 1, 2\n", "returned a tuple ((1, 2)), but must return"),
         (HEAD + PICK + "    def settings(self):\n        1 / 0\n", "failed in settings() (ZeroDivisionError"),
@@ -119,9 +119,9 @@ def test_options_reach_a_class_of_the_users_own(mine) -> None:
         ),
         (
             HEAD + "    size = 'lots'\n" + PICK,
-            "has size 'lots', but must have 'exactly m', 'at most m' or 'all'; mend it at MINE:3",
+            "has size 'lots', but must have 'exactly m', 'at most m' or 'all'; change it at MINE:3",
         ),
-        (PICKS + "[0, 0]\n", "with m = 2; mend its pick() at MINE:5"),
+        (PICKS + "[0, 0]\n", "with m = 2; change its pick() at MINE:5"),
         ("raise SystemExit\n", "cannot be imported (SystemExit, at MINE:1)"),
         (HEAD + MADE_WITH.format("", "raise SystemExit") + PICK, "cannot be made (SystemExit, at MINE:6)"),
         (PICKS + "exit(0)\n", "failed in pick() (SystemExit: 0, at MINE:6)"),

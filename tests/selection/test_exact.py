@@ -217,7 +217,7 @@ def test_bad_input_is_named(change: dict, words: str) -> None:
 
 
 def test_too_many_wanted() -> None:
-    with pytest.raises(NotEnoughClientsError, match=r"m is 4, but only 3 .* pick fewer"):
+    with pytest.raises(NotEnoughClientsError, match=r"m is 4, but only 3 .* lower m"):
         solve_exact(np.ones(3), np.ones(3), 4)
 
 

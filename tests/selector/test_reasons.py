@@ -190,7 +190,7 @@ def test_who_was_left_out_is_to_be_looked_at_while_the_round_is_open(goes_on: An
     sel = after(4)
     chosen = sel.select()
     goes_on(sel)
-    with pytest.raises(OutOfOrderError, match="look at it before observe, or give the selector a log"):
+    with pytest.raises(OutOfOrderError, match="read it before you call observe, or pass log"):
         _ = chosen.reasons.left_out
     sel = after(4)
     chosen = sel.select()
@@ -220,5 +220,7 @@ def test_a_policy_of_your_own_must_name_an_objective_of_the_candidates() -> None
         def pick(self, candidates: Any) -> Any:
             return [0]
 
-    with pytest.raises(InvalidValueError, match=r"must return an Objective of 2 candidates, or None; mend its maximis"):
+    with pytest.raises(
+        InvalidValueError, match=r"must return an Objective of 2 candidates, or None; change its maximis"
+    ):
         _ = Selector([1.0, 1.0], 1, Wrong()).select().reasons.left_out

@@ -121,7 +121,7 @@ def test_a_new_selector_does_not_overwrite_the_log_of_another(tmp_path: Path) ->
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "log"
     path.write_text(content)
-    with pytest.raises(StateFileError, match="has a line that is no round of a selector"):
+    with pytest.raises(StateFileError, match="has a line that is not a round of a selector"):
         made(path).select()
     assert path.read_text() == content
 
@@ -181,7 +181,7 @@ def test_an_observation_that_a_policy_breaks_is_logged_once_when_it_is_repeated(
 
 
 def test_a_missing_folder_and_a_wrong_type_are_refused_before_anybody_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(StateFileError, match="its folder must exist"):
+    with pytest.raises(StateFileError, match="its folder does not exist"):
         made(tmp_path / "no" / "log").select()
     with pytest.raises(InvalidValueError, match="log is 3, but must be the path of a file"):
         made(3)  # type: ignore[arg-type]

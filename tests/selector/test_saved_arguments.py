@@ -177,7 +177,7 @@ def test_links_and_modes_are_kept(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert len(Selector.load(real).cohort) == 4
-    with pytest.raises(StateFileError, match="folder must exist"):
+    with pytest.raises(StateFileError, match="in a folder that exists"):
         Selector(np.ones(3), 1).save(tmp_path / "nowhere" / "x")
 
 
@@ -263,7 +263,7 @@ def test_the_state_of_a_selector_with_another_argument_is_refused(name: str, val
     other = Selector(**(MADE | {name: value}))
     with pytest.raises(StateFileError) as refused:
         other.restore(*used.state())
-    assert str(refused.value).startswith("the state is of another selector: its ")
+    assert str(refused.value).startswith("the state belongs to another selector: its ")
     assert words in str(refused.value)
     assert len(str(refused.value)) < 400
     assert "\n" not in str(refused.value)

@@ -223,7 +223,7 @@ def test_protected_updates_beside_signals_on_no_terms_are_refused() -> None:
     selector = Selector(np.ones(6), 2, Listening(), tau_min=0.05)
     with pytest.raises(InvalidValueError, match="'listening' hears signals"):
         Simulation(selector, Network(two_groups(6), seed=1), learner=Scoring(), mechanism=Laplace("coordinate", 1e-3))
-    with pytest.raises(InvalidValueError, match="exactly where nothing pays"):
+    with pytest.raises(InvalidValueError, match="'bare' without a schedule"):
         SignalTerms(Signals(), None, 10.0)
 
 

@@ -32,7 +32,9 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         known = get_args(Partition)
-        require(self.partition in known, "partition", self.partition, f"one of {', '.join(known)}", "choose one")
+        require(
+            self.partition in known, "partition", self.partition, f"one of {', '.join(known)}", "'iid' is the default"
+        )
 
     def parts(self, data: Dataset, chosen: slice | Labels, clients: int, rng: np.random.Generator) -> list[IntArray]:
         """Return which of the chosen examples each client holds."""
@@ -120,7 +122,7 @@ def _owners(data: Dataset, clients: int) -> Labels:
     there = int(data.owners.max()) + 1
     require(
         clients == there, "network.clients", clients, f"{there}, the number of natural clients of {data.name}",
-        "set it, or choose another data.partition",
+        "set it to that number, or use another data.partition",
     )  # fmt: skip
     return data.owners
 

@@ -30,7 +30,7 @@ def dataset_features(data: Dataset, name: str, data_dir: Path | None = None) -> 
     """Return the features of a data set; functions of the user's own may change, so theirs are not kept."""
     if name in FEATURES and data.train_images.dtype != np.uint8:
         raise InvalidValueError(
-            f"learning.features is {name!r}, but {data.name} holds rows of numbers and no images; choose 'none'"
+            f"learning.features is {name!r}, but {data.name} holds rows of numbers and no images; set it to 'none'"
         )
     compute = features_of(name)
     place = stored_path(data.name, data_dir or default_data_dir())

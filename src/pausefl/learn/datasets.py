@@ -55,7 +55,7 @@ def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     if ":" in name:
         return Dataset(name, **_own_arrays(name))
     if name not in DATASETS:
-        hint = did_you_mean(name, DATASETS, "choose one of them")
+        hint = did_you_mean(name, DATASETS, "use one of these names")
         raise InvalidValueError(f"data name is {name!r}, but must be one of {', '.join(DATASETS)}; {hint}")
     if name == "digits":
         return _digits()
@@ -117,7 +117,7 @@ def _own_arrays(path: str) -> dict[str, Any]:
         made = function()
     except Exception as error:  # whatever a function of somebody's own may raise
         raise InvalidValueError(
-            f"data.name is {path!r}, but cannot be loaded ({reason(error)}); it is called without arguments"
+            f"data.name is {path!r}, but cannot be loaded ({reason(error)}); it must work without arguments"
         ) from error
     if not isinstance(made, tuple) or len(made) not in (len(_PARTS), len(_PARTS) + 1):
         raise InvalidValueError(
@@ -131,7 +131,9 @@ def _own_arrays(path: str) -> dict[str, Any]:
         arrays[f"{kind}_labels"] = _labels(path, kind, labels, len(images))
     shapes = {arrays[f"{kind}_images"].shape[1:] for kind in ("train", "test")}
     if len(shapes) != 1:
-        raise InvalidValueError(f"{path} has images of shapes {sorted(shapes)}; training and test must agree")
+        raise InvalidValueError(
+            f"{path} has images of shapes {sorted(shapes)}; give training and test images the same shape"
+        )
     if arrays["test_labels"].max() > arrays["train_labels"].max():
         raise InvalidValueError(f"{path} has test labels that are not in training; number labels from 0 in both")
     if "owners" in arrays:

@@ -87,7 +87,7 @@ def features_of(name: str) -> Features:
         except Exception as error:  # whatever a function of somebody's own may raise
             raise InvalidValueError(
                 f"learning.features is {name!r}, but fails on images of shape {images.shape[1:]} "
-                f"({reason(error, function)}); it is called with an array of N x channels x height x width"
+                f"({reason(error, function)}); it must accept an array of N x channels x height x width"
             ) from error
         if made.ndim != 2 or len(made) != len(images) or made.dtype.kind != "f" or not np.isfinite(made).all():
             raise InvalidValueError(

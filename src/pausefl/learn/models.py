@@ -86,15 +86,15 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
                 given = tuple(net(torch.zeros(2, *shape)).shape)
         except Exception as error:  # whatever a factory of somebody's own may raise
             raise InvalidValueError(
-                f"model {name!r} does not work on images of shape {shape} ({reason(error)}); it is called as "
-                "factory(shape, classes)"
+                f"model {name!r} does not work on images of shape {shape} ({reason(error)}); it must "
+                "accept factory(shape, classes)"
             ) from error
         torch.manual_seed(seed)
         net = factory(shape, classes)  # anew: the trial may have moved running statistics
     if not isinstance(net, nn.Module) or given != (2, classes):
         raise InvalidValueError(
             f"model {name!r} gives outputs of shape {given} for 2 images, but must be a torch.nn.Module that gives "
-            f"(2, {classes}); one number per label"
+            f"(2, {classes}); return one number per label"
         )
     return net
 
@@ -107,7 +107,7 @@ def has_batch_norm(net: nn.Module) -> bool:
 def _own(name: str) -> Callable[[Shape, int], nn.Module]:
     if ":" not in name:
         raise InvalidValueError(
-            f"model is {name!r}, but must be one of {', '.join(MODELS)} or 'package.module:factory'; check the spelling"
+            f"model is {name!r}, but must be one of {', '.join(MODELS)} or 'package.module:factory'; use one of these"
         )
     found: Callable[[Shape, int], nn.Module] = imported(name, "model")
     return found

@@ -30,7 +30,7 @@ class Optimizer:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        require(self.kind in ("adam", "sgd"), "optimizer", self.kind, "'adam' or 'sgd'", "choose one of them")
+        require(self.kind in ("adam", "sgd"), "optimizer", self.kind, "'adam' or 'sgd'", "the paper uses 'adam'")
         require(0.0 < self.lr < float("inf"), "lr", self.lr, "a finite number above 0", "the paper uses 0.01 with adam")
         require(0.0 <= self.momentum < 1.0, "momentum", self.momentum, "from 0 to below 1", "0 switches it off")
 

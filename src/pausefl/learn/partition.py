@@ -88,7 +88,7 @@ def natural(owners: IntArray, clients: int) -> list[IntArray]:
     empty = int((counts == 0).sum())
     require(
         empty == 0, "train_size", len(owners), f"so large that each of the {clients} natural clients keeps an image",
-        f"{empty} have none; leave it out",
+        f"leave it out, because {empty} would have none",
     )  # fmt: skip
     return np.split(np.argsort(owners, kind="stable"), np.cumsum(counts)[:-1])
 
@@ -106,5 +106,9 @@ def _whole_sizes(shares: np.ndarray, total: int) -> IntArray:
 
 def _require_enough(labels: IntArray, clients: int) -> None:
     require(
-        1 <= clients <= len(labels), "clients", clients, f"from 1 to the {len(labels)} images", "take fewer clients"
+        1 <= clients <= len(labels),
+        "clients",
+        clients,
+        f"from 1 to the {len(labels)} images",
+        "use fewer clients, or more images",
     )

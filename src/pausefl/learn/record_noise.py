@@ -23,7 +23,13 @@ def client_noises(members: IntArray, records: RecordNoise | None) -> list[Client
     if records is None:
         return [None] * len(members)
     given, wanted = len(records.deviations), len(members)
-    require(given == wanted, "deviations", f"{given} numbers", f"one per member, {wanted}", "give each its own")
+    require(
+        given == wanted,
+        "deviations",
+        f"{given} numbers",
+        f"one per member, {wanted}",
+        "pass one number for each member",
+    )
     return [ClientNoise(records.clip, deviation) for deviation in records.deviations.tolist()]
 
 

@@ -61,8 +61,8 @@ class Budgets:
         only = self.table.only
         if only is None:
             raise InvalidValueError(
-                f"schedules are {len(self.table.schedules)} different ones, but must be one for all clients here; give "
-                "the selector a single schedule"
+                f"schedules are {len(self.table.schedules)} different ones, but must be one for all clients here; pass "
+                "a single schedule to the Selector"
             )
         return only
 

@@ -44,7 +44,7 @@ class LabelDiversity:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        require(is_finite(self.weight), "weight", self.weight, "a finite number", "1 counts like the speed term")
+        require(is_finite(self.weight), "weight", self.weight, "a finite number", "1 weighs as much as the speed term")
         widths = {len(h) for h in self.histograms.values()}
         require(
             len(widths) == 1 and min(widths) >= 2,

@@ -103,7 +103,7 @@ def policy_by_name(name: str) -> Policy:
             "policy is 'fastest', which must know the latencies; pass pausefl.Fastest(expected={id: seconds})"
         )
     names = [*POLICIES, Fastest.name]
-    hint = did_you_mean(name, names, "or pass a Policy object")
+    hint = did_you_mean(name, names, "use one of these names, or pass a Policy object")
     raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(names)}; {hint}")
 
 
@@ -128,5 +128,5 @@ def check_options(name: str, known: Iterable[str] | None, options: Mapping[str, 
         if option not in names:
             takes = f"takes {', '.join(names)}" if names else "takes no options"
             close = get_close_matches(option, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "leave it out"
+            hint = f"did you mean {close[0]!r}?" if close else f"remove {option}"
             raise InvalidValueError(f"selection.options has {option!r}, but policy {name!r} {takes}; {hint}")

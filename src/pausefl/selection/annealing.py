@@ -73,18 +73,32 @@ class Annealer:
             "seconds",
             self.seconds,
             "a finite number above 0",
-            "give a step count instead if the result must be repeatable",
+            "pass steps instead if the result must be repeatable",
         )
         for name in ("kappa", "omega", "scale"):
             value = getattr(self, name)
             require(
-                value is None or (is_finite(value) and value > 0), name, value, "finite and above 0", "leave it out"
+                value is None or (is_finite(value) and value > 0),
+                name,
+                value,
+                "finite and above 0",
+                "leave it out for the default",
             )
         reach = self.set_range
         require(
-            reach is None or (is_finite(reach) and reach >= 0), "set_range", reach, "finite, from 0", "leave it out"
+            reach is None or (is_finite(reach) and reach >= 0),
+            "set_range",
+            reach,
+            "finite, from 0",
+            "leave it out for the default",
         )
-        require(self.graph in ("tailored", "vanilla"), "graph", self.graph, "'tailored' or 'vanilla'", "leave it out")
+        require(
+            self.graph in ("tailored", "vanilla"),
+            "graph",
+            self.graph,
+            "'tailored' or 'vanilla'",
+            "'tailored' is the default",
+        )
 
     def budget(self, count: int, set_function: bool) -> int | None:
         """Return the number of steps for this many clients, or None if only the clock decides."""
@@ -287,5 +301,11 @@ def _checked_start(start: npt.ArrayLike, objective: Objective) -> IntArray:
         and members.min() >= 0
         and members.max() < len(objective.ucb)
     )
-    require(valid, "start", members.tolist(), f"{objective.m} distinct indices below {len(objective.ucb)}", "or None")
+    require(
+        valid,
+        "start",
+        members.tolist(),
+        f"{objective.m} distinct indices below {len(objective.ucb)}",
+        "pass such indices, or None",
+    )
     return members.astype(np.int64)

@@ -76,7 +76,13 @@ class Fastest(Policy):
     def __post_init__(self) -> None:
         values = self.expected.values() if isinstance(self.expected, Mapping) else self.expected
         worst = next((v for v in values if not (is_finite(v) and v > 0.0)), None)
-        require(worst is None, "expected latency", worst, "a finite number of seconds above 0", "leave the client out")
+        require(
+            worst is None,
+            "expected latency",
+            worst,
+            "a finite number of seconds above 0",
+            "pass the seconds that you expect",
+        )
 
     def pick(self, candidates: Candidates) -> IntArray:
         """Return the m fastest; ties by ticket."""

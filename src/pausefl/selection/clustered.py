@@ -84,7 +84,13 @@ class ClusteredBySimilarity(Policy):
     sketches: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(self.metric in ("angle", "l2", "l1"), "metric", self.metric, "'angle', 'l2' or 'l1'", "leave it out")
+        require(
+            self.metric in ("angle", "l2", "l1"),
+            "metric",
+            self.metric,
+            "'angle', 'l2' or 'l1'",
+            "'angle' is the default",
+        )
 
     def pick(self, candidates: Candidates) -> tuple[IntArray, FloatArray]:
         """Draw one client from each bin."""

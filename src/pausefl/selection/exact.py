@@ -63,7 +63,9 @@ def solve_exact(
 def exact(objective: Objective, tickets: Tickets) -> IntArray:
     """Return the optimum of an objective of averages and cluster penalties, as positions."""
     if not objective.separable:
-        raise InvalidValueError("phi is set, but exact search takes averages and clusters only; use sa-pause or brute")
+        raise InvalidValueError(
+            "phi is set, but the exact search cannot handle a function of a set; use sa-pause or brute"
+        )
     ucb, m = objective.ucb, objective.m
     if np.isposinf(ucb.max()):
         unobserved = np.flatnonzero(np.isposinf(ucb))

@@ -64,7 +64,7 @@ class Objective:
         )
         if m > len(ucb):
             raise NotEnoughClientsError(
-                f"m is {m}, but only {len(ucb)} clients are available; pick fewer or wait for more"
+                f"m is {m}, but only {len(ucb)} clients are available; lower m, or wait for more clients"
             )
         # A sum is finite only if all its parts are, and costs one pass without a temporary.
         require(
@@ -72,7 +72,7 @@ class Objective:
             "score",
             "NaN or infinite",
             "finite for every client",
-            "check the rewards",
+            "pass finite scores",
         )
         low = float(ucb.min())
         require(low > -math.inf, "ucb", low, "above -inf and not NaN", "use +inf for clients never observed")
@@ -81,7 +81,7 @@ class Objective:
             "collision",
             self.collision,
             "finite and 0 or more",
-            "a negative penalty is a reward for crowding: put it into phi",
+            "put a reward for crowding into phi",
         )
         if self.clusters is not None:
             object.__setattr__(self, "clusters", _dense_labels(self.clusters, len(ucb)))
@@ -106,7 +106,8 @@ class Objective:
             extra = float(self.phi(members))
             if not math.isfinite(extra):
                 raise InvalidValueError(
-                    f"phi is {extra!r} for {members.tolist()}, but must be finite; bound your function"
+                    f"phi is {extra!r} for {members.tolist()}, but must be finite; change your function so that it is "
+                    "bounded"
                 )
             parts.append(extra)
         return math.fsum(parts)
@@ -127,7 +128,8 @@ class Objective:
         members = np.asarray(members)
         if len(members) == 0 or members.min() < 0 or members.max() >= len(self.ucb):
             raise InvalidValueError(
-                f"positions are {members[:20].tolist()}, but must lie from 0 to {len(self.ucb) - 1}; mend the policy"
+                f"positions are {members[:20].tolist()}, but must be from 0 to {len(self.ucb) - 1}; pass positions of "
+                "candidates"
             )
         order = np.argsort(members, kind="stable")
         chosen = members[order].astype(np.int64)
@@ -176,9 +178,11 @@ def tickets_from(rng: np.random.Generator | None) -> Tickets:
 
 def _dense_labels(clusters: IntArray, count: int) -> IntArray:
     labels = np.asarray(clusters)
-    require(labels.shape == (count,), "clusters length", labels.shape, f"({count},)", "name one cluster per client")
     require(
-        np.issubdtype(labels.dtype, np.integer), "clusters type", str(labels.dtype), "integers", "number the clusters"
+        labels.shape == (count,), "clusters length", labels.shape, f"({count},)", "pass one cluster number per client"
+    )
+    require(
+        np.issubdtype(labels.dtype, np.integer), "clusters type", str(labels.dtype), "integers", "for example [0, 0, 1]"
     )
     dense = np.ascontiguousarray(labels, dtype=np.int64)
     if dense.min() < 0 or dense.max() >= 2 * count + 64:

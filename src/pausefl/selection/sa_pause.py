@@ -46,8 +46,8 @@ class SaPause(Policy):
         start: Literal["random"] | None = None,
     ) -> SaPause:
         """Return it by the values that a configuration can hold; see :class:`Annealer`."""
-        require(start in (None, "random"), "start", start, "'random'", "leave it out")
-        require(isinstance(restarts, bool), "restarts", restarts, "true or false", "leave it out")
+        require(start in (None, "random"), "start", start, "'random'", "leave it out for the default starts")
+        require(isinstance(restarts, bool), "restarts", restarts, "true or false", "true is the default")
         return cls(Annealer(steps=steps, kappa=kappa, graph=graph, restarts=restarts), start)
 
     def pick(self, candidates: Candidates) -> IntArray:

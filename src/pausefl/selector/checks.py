@@ -35,12 +35,12 @@ def checked_policy(policy: object) -> Policy:
     if policy.size not in ("exactly m", "at most m", "all"):
         raise InvalidValueError(
             f"policy {policy.name!r} has size {_short(policy.size)!r}, but must have 'exactly m', 'at most m' or "
-            f"'all'; mend it{_at(kind)}"
+            f"'all'; change it{_at(kind)}"
         )
     if not isinstance(policy.needs, frozenset) or not policy.needs <= set(get_args(Need)):
         raise InvalidValueError(
             f"policy {policy.name!r} has needs {_short(policy.needs)}, but must have a frozenset of "
-            f"{', '.join(get_args(Need))}; mend it{_at(kind)}"
+            f"{', '.join(get_args(Need))}; change it{_at(kind)}"
         )
     return policy
 
@@ -146,11 +146,13 @@ def blaming(policy: Policy, method: str) -> Iterator[None]:
         raise
     except BaseException as error:  # sys.exit() too
         said = reason(error, getattr(type(policy), method))
-        raise UserCodeError(f"policy {policy.name!r} failed in {method}() ({said}); mend it") from error
+        raise UserCodeError(
+            f"policy {policy.name!r} failed in {method}() ({said}); change its code at that line"
+        ) from error
 
 
 def _mend(policy: Policy, method: str) -> str:
-    return f"mend its {method}(){_at(getattr(type(policy), method))}"
+    return f"change its {method}(){_at(getattr(type(policy), method))}"
 
 
 def _at(thing: object) -> str:
@@ -216,7 +218,13 @@ def expected_seconds(latencies: Expected, cohort: Cohort) -> FloatArray:
         column[cohort.rows(latencies)] = [_known_seconds(client, value) for client, value in latencies.items()]
     elif isinstance(latencies, (Sequence, np.ndarray)) and not isinstance(latencies, str):
         given, count = len(latencies), len(cohort)
-        require(given == count, "number of expected latencies", given, str(count), "pass {client: seconds} for some")
+        require(
+            given == count,
+            "number of expected latencies",
+            given,
+            str(count),
+            "pass {client: seconds} if you know only some",
+        )
         column[:] = [_known_seconds(client, value) for client, value in zip(cohort.ids, latencies, strict=True)]
     else:
         raise InvalidValueError(
@@ -235,9 +243,15 @@ def observed_updates(updates: Mapping[ClientId, FloatArray], members: Collection
     _check_members(updates, members)
     flat = [np.asarray(u, dtype=np.float64).ravel() for u in updates.values()]
     lengths = sorted({len(u) for u in flat})
-    require(len(lengths) == 1, "update lengths", lengths, "the same for all members", "flatten whole models")
+    require(
+        len(lengths) == 1,
+        "update lengths",
+        lengths,
+        "the same for all members",
+        "pass each whole model as one flat array",
+    )
     stacked = np.stack(flat)
-    require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "drop the broken update")
+    require(bool(np.isfinite(stacked).all()), "updates", "NaN or infinite", "finite", "leave the broken update out")
     return stacked
 
 
@@ -257,7 +271,7 @@ def _check_members(reported: Collection[ClientId], members: Collection[ClientId]
         if client not in invited:
             raise InvalidValueError(
                 f"client id is {shown(client)}, but must be one of the {len(invited)} selected in this round; report "
-                "those"
+                "only these"
             )
 
 

@@ -50,8 +50,8 @@ def joined(
         known = schedule if row is None else table.schedule_of(row)
         if schedule != known and stored_schedule(schedule) != stored_schedule(known):
             raise InvalidValueError(
-                f"schedule of client {shown(client)} is {shown(schedule)}, but must stay {shown(known)}; a budget is "
-                "for life"
+                f"schedule of client {shown(client)} is {shown(schedule)}, but must stay {shown(known)}; pass the "
+                "same schedule, because a budget is for life"
             )
     newcomers = [client for client in sizes if cohort.find(client) is None]
     missing = next((client for client in newcomers if client not in given), None)

@@ -69,7 +69,7 @@ class Cohort:
                 f"sizes is {shown(sizes)}, but must map each client to its number of examples; pass a dict or a "
                 "sequence"
             )
-        require(len(sizes) > 0, "sizes", sizes, "one positive number per client", "name at least one client")
+        require(len(sizes) > 0, "sizes", sizes, "one positive number per client", "pass at least one client")
         self.ids: range | list[ClientId] = range(0)
         self._row_of: dict[ClientId, int] | None = None  # None: ids are 0 … K-1 and need no table
         self.sizes: FloatArray = np.empty(0)
@@ -340,10 +340,12 @@ def _checked_sizes(sizes: Sequence[float] | FloatArray | IntArray, names: Sequen
     values = np.asarray(sizes) if isinstance(sizes, np.ndarray) else sizes
     strange = [] if isinstance(values, np.ndarray) else [i for i, v in enumerate(values) if not isinstance(v, Real)]
     if strange or (isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "iuf")):
-        where = "sizes are no numbers"
+        where = "sizes are not numbers"
         if strange:
             where = f"size of client {shown(names[strange[0]])} is {shown(values[strange[0]])}"
-        raise InvalidValueError(f"{where}, but must be a finite number above 0; give each client its examples")
+        raise InvalidValueError(
+            f"{where}, but must be a finite number above 0; pass the number of examples of each client"
+        )
     checked = np.array(values, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(checked) & (checked > 0.0)))
     if len(bad):

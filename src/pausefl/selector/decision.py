@@ -233,7 +233,8 @@ class Problem:
     def _mask(self, available: Iterable[ClientId] | BoolArray) -> BoolArray:
         if isinstance(available, (str, Mapping)):
             raise InvalidValueError(
-                f"available is a {type(available).__name__}, but must be a list of client ids or a mask; list the ids"
+                f"available is a {type(available).__name__}, but must be a list of client ids or a mask; pass a list "
+                "of ids"
             )
         listed = available if isinstance(available, np.ndarray) else list(available)
         if len(listed) and all(isinstance(x, (bool, np.bool_)) for x in listed[:2]):
@@ -244,7 +245,7 @@ class Problem:
                 "available",
                 mask.shape,
                 f"a mask of shape {shape}",
-                "or pass ids",
+                "pass such a mask, or a list of ids",
             )
             return mask
         named = np.zeros(len(self.cohort), dtype=np.bool_)
@@ -261,10 +262,15 @@ def cluster_column(clusters: Mapping[ClientId, int] | Sequence[int] | IntArray, 
     """Return the cluster of each of these clients."""
     if isinstance(clusters, Mapping):
         missing = next((i for i in ids if i not in clusters), None)
-        require(missing is None, "clusters", f"silent on client {shown(missing)}", "named for every client", "add it")
+        if missing is not None:
+            raise InvalidValueError(
+                f"clusters has none for client {shown(missing)}, but must have one for every client; add it"
+            )
         clusters = [clusters[i] for i in ids]
     labels = np.asarray(clusters)
     found = labels.shape[0] if labels.ndim == 1 else repr(clusters)[:60]
-    require(found == len(ids), "clusters length", found, str(len(ids)), "name one cluster per client")
-    require(np.issubdtype(labels.dtype, np.integer), "clusters", labels.dtype.name, "whole numbers", "number them")
+    require(found == len(ids), "clusters length", found, str(len(ids)), "pass one cluster number per client")
+    require(
+        np.issubdtype(labels.dtype, np.integer), "clusters", labels.dtype.name, "whole numbers", "for example [0, 0, 1]"
+    )
     return labels.astype(np.int64)

@@ -177,8 +177,8 @@ class Reasons(Mapping[ClientId, Reason]):
         """
         if self._closed:
             raise OutOfOrderError(
-                "left_out was not looked at while the round was open, and the selector has gone on; look at it before "
-                "observe, or give the selector a log"
+                "left_out is not known any more, because it was not read while the round was open; read it before you "
+                "call observe, or pass log=… to the Selector"
             )
         if self._open is not None:
             self._left_out, self._open = self._open.left_out(), None

@@ -20,7 +20,11 @@ def reported_releases(releases: Mapping[ClientId, int] | None) -> tuple[list[Cli
         whole = isinstance(count, (int, np.integer)) and not isinstance(count, bool)
         if not whole or not 0 <= count < 2**53:
             require(
-                False, f"releases of client {shown(client)}", count, "a whole number from 0, below 2^53", "count them"
+                False,
+                f"releases of client {shown(client)}",
+                count,
+                "a whole number from 0, below 2^53",
+                "count all releases that it made",
             )
     return list(told), np.fromiter(told.values(), dtype=np.int64, count=len(told))
 
@@ -41,7 +45,7 @@ def reported_signals(
     """Return, for each signal, who told it and what; NaN: taken back."""
     given = _mapping(signals, "signals")
     for name in given:
-        require(name in SIGNALS, "signal", name, f"one of {', '.join(SIGNALS)}", "name one of them")
+        require(name in SIGNALS, "signal", name, f"one of {', '.join(SIGNALS)}", "use one of these names")
     return {
         str(name): _numbers(told, str(name), f"{name} of client", math.inf, "a finite number", least=-math.inf)
         for name, told in given.items()
@@ -57,7 +61,7 @@ def _numbers(
         if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
             continue
         if not is_finite(value) or not least <= value <= most:
-            require(False, f"{whose} {shown(client)}", value, bound, "None is unknown")
+            require(False, f"{whose} {shown(client)}", value, bound, "pass None if it is unknown")
         values[place] = value
     return list(told), values
 

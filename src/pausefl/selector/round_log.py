@@ -47,7 +47,7 @@ class RoundLog:
                 keep, last = end, number
         if found > 0 and not self._continues and rounds == 0:
             raise StateFileError(
-                f"log {self._path} has rounds up to {found} already, but this selector begins with round 1; name "
+                f"log {self._path} has rounds up to {found} already, but this selector begins with round 1; use "
                 "another file, or restore the selector's state"
             )
         if self._path.exists() and self._path.stat().st_size > keep:
@@ -77,8 +77,9 @@ class RoundLog:
                 os.close(handle)
         except OSError as error:
             raise StateFileError(
-                f"log {self._path} cannot be written ({error.strerror}), and the round is still open; make room or let "
-                "its folder be writable, and observe again"
+                f"log {self._path} cannot be written ({error.strerror}), and the round is still open; free space or "
+                "make "
+                "its folder writable, then call observe again"
             ) from None
         self._last = chosen.round
 
@@ -88,10 +89,14 @@ class RoundLog:
             file = self._path.open("rb")
         except FileNotFoundError:
             if not self._path.parent.is_dir():
-                raise StateFileError(f"log {self._path} cannot be written: its folder must exist; make it") from None
+                raise StateFileError(
+                    f"log {self._path} cannot be written, because its folder does not exist; create the folder"
+                ) from None
             return
         except OSError as error:
-            raise StateFileError(f"log {self._path} cannot be read ({error.strerror}); name a file") from None
+            raise StateFileError(
+                f"log {self._path} cannot be read ({error.strerror}); pass a file that you may read"
+            ) from None
         with file:
             end = 0
             for line in file:
@@ -104,7 +109,7 @@ class RoundLog:
             return int(json.loads(line)["round"])
         except (ValueError, KeyError, TypeError):
             raise StateFileError(
-                f"{self._path} has a line that is no round of a selector; name another file for the log"
+                f"{self._path} has a line that is not a round of a selector; use another file for the log"
             ) from None
 
 

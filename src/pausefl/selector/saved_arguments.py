@@ -19,12 +19,12 @@ from pausefl.selector.decision import Phi
 WEIGHTS = ("alpha", "beta", "gamma", "zeta", "rho", "tau_min")
 _SHOWN = 80
 _REMEDIES = {
-    "schedule": "a budget is for life, so pass the schedule of the state",
+    "schedule": "pass the schedule of the state, because a budget is for life",
     "ids": "pass the clients of the state, in the same order",
-    "clusters": "pass the clusters of the state; those that join has changed count as changed",
-    "prior": "pass the prior of the state, and tell expect what is new",
+    "clusters": "pass the clusters of the state, with the changes that join has made",
+    "prior": "pass the prior of the state, and call expect with what is new",
 }
-_REMEDY = "pass the value of the state, or start anew without this state"
+_REMEDY = "pass the value of the state, or start without this state"
 
 
 def stored_phi(phi: Phi | None) -> str | None:
@@ -49,7 +49,7 @@ def check_same(
         if here != there and not (name == "policy" and there == as_before):
             shown = _from_difference(str(there), str(here))
             raise StateFileError(
-                f"the state is of another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "
+                f"the state belongs to another selector: its {name} is {shown[0]}, but here it is {shown[1]}; "
                 f"{_REMEDIES.get(name.partition(' of client')[0], _REMEDY)}"
             )
 
@@ -121,7 +121,5 @@ def _policy(path: str | os.PathLike[str], header: dict[str, Any]) -> Policy:
     name = header["policy"]
     default = policy_by_name(name) if name in POLICIES else None
     if default is None or type(default).__qualname__ != header["class"] or default.settings() != header["settings"]:
-        raise StateFileError(
-            f"{path} was saved with a policy {shown(name)} of your own making; pass it again as policy=…"
-        )
+        raise StateFileError(f"{path} was saved with your own policy {shown(name)}; pass it again as policy=…")
     return default

@@ -104,7 +104,9 @@ class Selector:
         self._reward = Reward(alpha, beta, gamma, zeta, rho, budgets, tau_min)
         self._policy = checks.checked_policy(policy_by_name(policy) if isinstance(policy, str) else policy)
         if phi is not None and not callable(phi):
-            raise InvalidValueError(f"phi is {shown(phi)}, but must be a function of a set of client ids; pass one")
+            raise InvalidValueError(
+                f"phi is {shown(phi)}, but must be a function of a set of client ids; pass a callable, or None"
+            )
         self._phi = phi
         if phi is not None and not self._policy.any_reward:
             raise InvalidValueError(
@@ -375,7 +377,9 @@ class Selector:
         if self._clusters is not None:
             column = cluster_column(clusters or {}, list(sizes))
         elif clusters is not None:
-            raise InvalidValueError("clusters are given, but this selector has none; pass clusters when it is made")
+            raise InvalidValueError(
+                "clusters are given, but this selector has none; pass clusters when you create the Selector"
+            )
         self._close_reasons()
         self._cohort.join(sizes)
         self._reward.budgets.table = table
@@ -517,7 +521,13 @@ class Selector:
 
     def _take_clients(self, ids: Sequence[ClientId] | None, sizes: FloatArray) -> None:
         alike = self._reward.budgets.table.only is not None and self._clusters is None
-        require(alike, "open_list", True, "False with a schedule or cluster per client", "pass one for all")
+        require(
+            alike,
+            "open_list",
+            True,
+            "False with a schedule or cluster per client",
+            "pass one schedule for all clients, and no clusters",
+        )
         prior = dict(zip(self._cohort.ids, self._prior.tolist(), strict=False))  # it has nothing of those that joined
         self._cohort = Cohort(sizes if ids is None else dict(zip(ids, sizes.tolist(), strict=True)))
         self._prior = np.array([prior.get(client, np.nan) for client in self._cohort.ids])
@@ -525,7 +535,8 @@ class Selector:
     def _check_joined(self, per_round: int) -> None:
         if per_round > len(self._cohort):
             raise NotEnoughClientsError(
-                f"per_round is {per_round}, but only {len(self._cohort)} clients joined; pick fewer or let more join"
+                f"per_round is {per_round}, but only {len(self._cohort)} clients joined; lower per_round, or let more "
+                "clients join"
             )
 
     def _close_reasons(self) -> None:
@@ -547,5 +558,5 @@ class Selector:
 
 def _whole(value: int, name: str, least: int) -> int:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    require(whole, name, value, f"a whole number from {least}", f"pass e.g. {name}={max(1, least)}")
+    require(whole, name, value, f"a whole number from {least}", f"for example {name}={max(1, least)}")
     return int(value)

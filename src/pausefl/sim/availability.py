@@ -74,9 +74,17 @@ class Diurnal:
         _require_probability("probability", self.probability)
         room = most_swing(self.probability)
         fine = is_finite(self.swing) and 0.0 <= self.swing <= room
-        require(fine, "swing", self.swing, f"from 0 to {room:g}", "the probability must stay between 0 and 1")
+        require(
+            fine, "swing", self.swing, f"from 0 to {room:g}", "lower it, so that the probability stays between 0 and 1"
+        )
         require(self.period >= 2, "period", self.period, "2 rounds or more", "it is the length of a day")
-        require(bool(np.isfinite(self.zones).all()), "zones", "NaN or infinite", "finite", "give parts of a day")
+        require(
+            bool(np.isfinite(self.zones).all()),
+            "zones",
+            "NaN or infinite",
+            "finite",
+            "pass parts of a day, from 0 to 1",
+        )
 
     def chance(self, number: int) -> FloatArray:
         """Return each client's probability to be there in round ``number``."""
@@ -86,7 +94,7 @@ class Diurnal:
 
     def step(self, before: BoolArray, rng: np.random.Generator, number: int) -> BoolArray:
         """Return who is online in round ``number``."""
-        require(len(self.zones) == len(before), "zones", len(self.zones), str(len(before)), "one per client")
+        require(len(self.zones) == len(before), "zones", len(self.zones), str(len(before)), "pass one per client")
         return rng.random(len(before)) < self.chance(number)
 
 
@@ -98,7 +106,9 @@ class AvailabilityTrace:
 
     def step(self, before: BoolArray, rng: np.random.Generator, number: int) -> BoolArray:
         """Return who is online in round ``number``."""
-        require(self.table.shape[1] == len(before), "columns", self.table.shape[1], str(len(before)), "one per client")
+        require(
+            self.table.shape[1] == len(before), "columns", self.table.shape[1], str(len(before)), "pass one per client"
+        )
         row: BoolArray = self.table[int(rng.integers(len(self.table)))]
         return row.copy()
 

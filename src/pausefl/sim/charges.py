@@ -30,7 +30,13 @@ class SignalTerms:
 
     def __post_init__(self) -> None:
         fine = (self.schedule is None) == (self.settings.kind == "bare")
-        require(fine, "signals.kind", self.settings.kind, "'bare' exactly where nothing pays for it", "pass a schedule")
+        require(
+            fine,
+            "signals.kind",
+            self.settings.kind,
+            "'bare' without a schedule, and another kind with one",
+            "pass a schedule, or None",
+        )
 
 
 class Charges:

@@ -35,7 +35,13 @@ class Closing:
         require(fine, "over_select", self.over_select, "a finite number from 1", "1.3 is common")
         fine = self.close_after is None or self.close_after >= 1
         require(fine, "close_after", self.close_after, "a whole number from 1", "leave it out to wait for all")
-        require(self.late in ("waste", "use"), "late", self.late, "'waste' or 'use'", "choose one of them")
+        require(
+            self.late in ("waste", "use"),
+            "late",
+            self.late,
+            "'waste' or 'use'",
+            "'waste' drops late answers, 'use' takes them in the next round",
+        )
 
     def asked(self, per_round: int) -> int:
         """Return how many clients are asked.

@@ -40,6 +40,8 @@ def device_latency(
     that mean, and never below ``floor``.
     """
     require(clients >= 1, "clients", clients, "1 or more", "draw at least one device")
-    require(is_finite(median) and median > 0.0, "median", median, "a finite number of seconds above 0", "try 0.5")
+    require(
+        is_finite(median) and median > 0.0, "median", median, "a finite number of seconds above 0", "for example 0.5"
+    )
     seconds_per_work = 1.0 / rng.choice(device_speeds(), clients)
     return FlooredLognormal(median / np.median(seconds_per_work) * seconds_per_work, spread, floor)

@@ -82,9 +82,9 @@ class Simulation:
     ) -> None:
         schedule, wants = selector.reward.schedule, bool(selector.policy.signals)
         fine = mechanism is None or isinstance(schedule, Schedule)
-        require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass the selector one")
+        require(fine, "schedule", schedule, "a Schedule where updates are noised", "pass schedule=… to the Selector")
         fine = mechanism is None or signals is not None or not wants
-        require(fine, "signals", None, f"given, since {selector.policy.name!r} hears signals", "pass SignalTerms")
+        require(fine, "signals", None, f"given, because {selector.policy.name!r} hears signals", "pass a SignalTerms")
         bare = SignalTerms(Signals(kind="bare"), None, schedule.budget)
         self._signals = (signals or bare) if wants else None
         self.selector, self.network, self._learner, self._mechanism = selector, network, learner, mechanism

@@ -53,7 +53,13 @@ class FlooredNormal:
     def __post_init__(self) -> None:
         for name, value in (("std", self.std), ("floor", self.floor)):
             require(math.isfinite(value) and value > 0.0, name, value, "a finite number of seconds above 0", "raise it")
-        require(bool(np.isfinite(self.means).all()), "means", "NaN or infinite", "finite", "check the clients' means")
+        require(
+            bool(np.isfinite(self.means).all()),
+            "means",
+            "NaN or infinite",
+            "finite",
+            "pass finite seconds for every client",
+        )
 
     def __len__(self) -> int:
         return len(self.means)
@@ -104,7 +110,11 @@ class Quantile:
 
     def __post_init__(self) -> None:
         require(
-            is_finite(self.spread) and self.spread > 0.0, "spread", self.spread, "a finite number above 0", "try 0.5"
+            is_finite(self.spread) and self.spread > 0.0,
+            "spread",
+            self.spread,
+            "a finite number above 0",
+            "for example 0.5",
         )
         require(
             bool((self.means > self.floor).all()),
@@ -161,7 +171,7 @@ class FlooredLognormal:
         for name, value in (("spread", self.spread), ("floor", self.floor)):
             require(is_finite(value) and value > 0.0, name, value, "a finite number above 0", "raise it")
         fine = bool((np.isfinite(self.means) & (self.means > 0.0)).all())
-        require(fine, "means", "not positive, or not finite", "seconds above 0", "check the clients' means")
+        require(fine, "means", "not positive, or not finite", "seconds above 0", "pass finite seconds for every client")
 
     def __len__(self) -> int:
         return len(self.means)
@@ -204,7 +214,11 @@ class Trace:
             and self.table.min() > 0
         )
         require(
-            fine, "trace", self.table.shape, "a table of finite seconds above 0", "a row per round, a column per client"
+            fine,
+            "trace",
+            self.table.shape,
+            "a table of finite seconds above 0",
+            "give it a row per round and a column per client",
         )
 
     def __len__(self) -> int:
@@ -232,7 +246,7 @@ def two_groups(clients: int, tau_min: Seconds = 0.05) -> FlooredNormal:
     >>> two_groups(4).means.round(3).tolist()
     [0.125, 0.2, 0.8, 0.9]
     """
-    require(clients >= 2, "clients", clients, "2 or more", "there are two groups")
+    require(clients >= 2, "clients", clients, "2 or more", "raise it, because there are two groups")
     half = clients // 2
     number = np.arange(1, clients + 1)
     fast = 0.05 + 0.15 * number / half

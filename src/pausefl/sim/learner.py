@@ -36,9 +36,15 @@ class RecordNoise:
     deviations: FloatArray
 
     def __post_init__(self) -> None:
-        require(0.0 < self.clip < float("inf"), "clip", self.clip, "a finite number above 0", "set a larger one")
+        require(0.0 < self.clip < float("inf"), "clip", self.clip, "a finite number above 0", "raise it")
         fine = self.deviations.ndim == 1 and bool(np.all((self.deviations >= 0.0) & np.isfinite(self.deviations)))
-        require(fine, "deviations", "an array with other values", "finite numbers from 0, one per member", "check them")
+        require(
+            fine,
+            "deviations",
+            "an array with other values",
+            "finite numbers from 0, one per member",
+            "pass such numbers",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

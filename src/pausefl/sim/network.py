@@ -59,16 +59,30 @@ class Network:
             require(fine, name, value, "from 0 to below 1", "it is a probability per round")
         if self.deadline is not None:
             require(
-                is_finite(self.deadline) and self.deadline > 0, "deadline", self.deadline, "above 0", "leave it out"
+                is_finite(self.deadline) and self.deadline > 0,
+                "deadline",
+                self.deadline,
+                "above 0",
+                "leave it out to wait for all",
             )
         require(
             self.straggle == 0.0 or self.deadline is not None, "straggle", self.straggle, "0 without a deadline",
             "set a deadline, or rounds would never end",
         )  # fmt: skip
         require(
-            is_finite(self.congestion) and self.congestion >= 0, "congestion", self.congestion, "0 or more", "try 0.05"
+            is_finite(self.congestion) and self.congestion >= 0,
+            "congestion",
+            self.congestion,
+            "0 or more",
+            "for example 0.05",
         )
-        require(self.jams is None or self.clusters is not None, "clusters", None, "given where links jam", "name them")
+        require(
+            self.jams is None or self.clusters is not None,
+            "clusters",
+            None,
+            "given where links jam",
+            "pass a cluster for each client",
+        )
 
     def online(self, before: BoolArray, number: int) -> BoolArray:
         """Return who is there in round ``number``; who joins late is away until then, and begins as others began."""

@@ -128,7 +128,7 @@ def _check(d: int | None) -> None:
 
 def _how_many(candidates: Candidates, d: int | None) -> int:
     wanted = 2 * candidates.m if d is None else int(d)
-    require(wanted >= candidates.m, "d", d, f"at least m, which is {candidates.m}", "ask more, or leave d out")
+    require(wanted >= candidates.m, "d", d, f"at least m, which is {candidates.m}", "raise d, or leave it out")
     return min(wanted, len(candidates))
 
 

@@ -61,7 +61,7 @@ class TiFL(Policy):
         check_whole("interval", self.interval, "the usual number is 10")
         if self.credits is not None:
             check_whole("credits", self.credits, "None sets no limit")
-        require(isinstance(self.adaptive, bool), "adaptive", self.adaptive, "True or False", "leave it out")
+        require(isinstance(self.adaptive, bool), "adaptive", self.adaptive, "True or False", "True is the default")
         self.needs = frozenset({"latency", "sizes", "accuracy"}) if self.adaptive else frozenset({"latency"})
         self.probabilities = np.full(self.tiers, 1.0 / self.tiers)
         self.left = np.full(self.tiers, np.inf if self.credits is None else float(self.credits))
