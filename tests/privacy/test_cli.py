@@ -146,7 +146,7 @@ def test_backup(path):
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert run("ledger", "backup", path, copy) == f"wrote {copy}: 51 rows; head {head['head']}\n"
     error = run("ledger", "backup", path, copy, code=2)
-    assert f"'{copy}' exists, and nothing is overwritten; name another file" in error
+    assert f"'{copy}' exists, and pausefl overwrites nothing; use another file" in error
     assert json.loads(run("ledger", "backup", path, path.parent / "more.db", "--json")).items() <= head.items()
     for command in ("show", "export"):
         assert run("ledger", command, copy, "--json") == run("ledger", command, path, "--json")

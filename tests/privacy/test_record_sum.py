@@ -126,7 +126,7 @@ def test_each_unit_has_its_own_way_to_release():
         RECORD.release(np.zeros(2), 1.0, noise)
     with pytest.raises(InvalidValueError, match="call release"):
         Gaussian(l2=1.0, delta=1e-5).release_records(np.zeros((1, 2)), 1, 1.0, noise)
-    with pytest.raises(InvalidValueError, match="take the Gaussian mechanism"):
+    with pytest.raises(InvalidValueError, match="use the Gaussian mechanism"):
         Laplace(unit="record", l1=1.0)
 
 

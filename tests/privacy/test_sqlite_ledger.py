@@ -69,7 +69,7 @@ def test_whoever_begins_to_make_a_ledger_is_not_stopped_by_the_next_who_does(tmp
         link(source, target)
 
     monkeypatch.setattr(sqlite_file.os, "link", second_comes)
-    with pytest.raises(LedgerError, match="exists, and nothing is overwritten"):
+    with pytest.raises(LedgerError, match="exists, and pausefl overwrites nothing"):
         SqliteLedger.create(tmp_path / "l.db")
     assert [SqliteLedger(tmp_path / "l.db").id] == late
     assert [found.name for found in tmp_path.iterdir()] == ["l.db"]

@@ -42,7 +42,13 @@ class Aggregation:
     average: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self.rule in ("plain", "matched"), "aggregation", self.rule, "'plain' or 'matched'", "choose one")
+        require(
+            self.rule in ("plain", "matched"),
+            "aggregation",
+            self.rule,
+            "'plain' or 'matched'",
+            "'plain' is the default",
+        )
         require(is_finite(self.step) and self.step > 0.0, "step", self.step, "a finite number above 0", "1 is common")
         fine = is_finite(self.average) and 0.0 <= self.average < 1.0
         require(fine, "average", self.average, "0 or more, and less than 1", "0 scores the model itself")
@@ -125,7 +131,9 @@ class Aggregator:
         known = [level for level in levels if level is not None]
         if not known:
             if not self._told:
-                _LOG.warning("pausefl: no release tells its noise, so they are aggregated as in aggregation = 'plain'")
+                _LOG.warning(
+                    "pausefl: no release tells its noise, so the server aggregates them as with aggregation = 'plain'"
+                )
             self._told = True
             return plain, step
         loudest = max(known, key=lambda level: level.noise)

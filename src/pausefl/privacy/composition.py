@@ -37,9 +37,15 @@ class Event:
     def __post_init__(self) -> None:
         fine = math.isfinite(self.epsilon) and self.epsilon > 0.0
         require(fine, "epsilon", self.epsilon, "a finite number above 0", "list only what was released")
-        require(self.kind in get_args(Kind), "kind", self.kind, "laplace, gaussian or pure", "choose one")
+        require(
+            self.kind in get_args(Kind),
+            "kind",
+            self.kind,
+            "laplace, gaussian or pure",
+            "pure fits every mechanism without delta",
+        )
         fine = (self.delta > 0.0) == (self.kind == "gaussian")
-        require(fine, "delta", self.delta, "above 0 for gaussian only", "fix it")
+        require(fine, "delta", self.delta, "above 0 for gaussian only", "pass delta only with kind='gaussian'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ def _tight(events: Sequence[Event], delta: float, total: Epsilon) -> Epsilon:
         pld = import_module("dp_accounting.pld.privacy_loss_distribution")
     except ImportError:
         raise MissingExtraError(
-            "tight accounting needs dp-accounting, which is not installed; pip install 'pausefl[private]'"
+            "tight accounting needs dp-accounting, which is not installed; run: pip install 'pausefl[private]'"
         ) from None
     interval = max(1e-4, 2.0 * total / _POINTS)
     parts = [

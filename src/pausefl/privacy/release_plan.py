@@ -125,10 +125,10 @@ def suggest(
     'cannot learn'
     """
     for name, value in (("clients", clients), ("per_round", per_round), ("dimension", dimension)):
-        require(value >= 1, name, value, "1 or more", "count them")
-    require(per_round <= clients, "per_round", per_round, f"at most the {clients} clients", "pick fewer")
+        require(value >= 1, name, value, "1 or more", "pass how many there are")
+    require(per_round <= clients, "per_round", per_round, f"at most the {clients} clients", "lower it")
     require(is_finite(budget) and budget > 0.0, "budget", budget, "a finite number above 0", "10 is common")
-    require(examples is None or examples >= 1, "examples", examples, "1 or more", "leave it out")
+    require(examples is None or examples >= 1, "examples", examples, "1 or more", "leave it out if it is unknown")
     require(0.0 < accuracy < 100.0, "accuracy", accuracy, "between 0 and 100 percent", "95 suits simple tasks")
     mechanism = PrivUnit(l2=1.0) if mechanism is None else mechanism
     setting = _Setting(

@@ -59,7 +59,9 @@ class Schedule(ABC):
         require(fine, "release", release, "a whole number from 1", "the first release is 1")
         epsilon = self.budget * SHAVE * self._share(int(release))
         if epsilon <= 0.0:
-            raise BudgetExceededError(f"release {release} has no budget left of {self.budget!r}; stop taking part")
+            raise BudgetExceededError(
+                f"nothing is left of the budget {self.budget!r} for release {release}; stop taking part"
+            )
         return epsilon
 
     def spent(self, plays: npt.ArrayLike) -> FloatArray:
@@ -98,7 +100,9 @@ class Geometric(Schedule):
     decay: float
 
     def __post_init__(self) -> None:
-        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
+        _settle(
+            self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "set it to what a client may leak in its life"
+        )
         _settle(self, "decay", 0.0, "a finite number above 0", "the paper uses 0.04", above=True)
 
     def _share(self, release: int) -> float:
@@ -129,8 +133,10 @@ class PowerLaw(Schedule):
     exponent: float
 
     def __post_init__(self) -> None:
-        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
-        _settle(self, "exponent", 1.0, "a finite number above 1", "at 1 or below the sum diverges", above=True)
+        _settle(
+            self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "set it to what a client may leak in its life"
+        )
+        _settle(self, "exponent", 1.0, "a finite number above 1", "raise it, because the sum diverges at 1", above=True)
 
     def _share(self, release: int) -> float:
         return float(release**-self.exponent / zeta(self.exponent))
@@ -161,10 +167,13 @@ class FixedHorizon(Schedule):
     releases: int
 
     def __post_init__(self) -> None:
-        _settle(self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "give each client one")
+        _settle(
+            self, "budget", _LEAST, f"a finite number from {_LEAST:g}", "set it to what a client may leak in its life"
+        )
         require(
             _is_whole(self.releases) and 1 <= self.releases <= _MANY,
-            "releases", self.releases, f"a whole number from 1 to {_MANY}", "say how many times a client may take part",
+            "releases", self.releases, f"a whole number from 1 to {_MANY}", "set it to how often "
+            "a client may take part",
         )  # fmt: skip
         object.__setattr__(self, "releases", int(self.releases))
 

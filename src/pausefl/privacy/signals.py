@@ -53,7 +53,7 @@ class Signals:
 
     def __post_init__(self) -> None:
         known = ("noised", "bit", "bare")
-        require(self.kind in known, "signals.kind", self.kind, f"one of {', '.join(known)}", "choose one")
+        require(self.kind in known, "signals.kind", self.kind, f"one of {', '.join(known)}", "'bit' is the default")
         fine = is_finite(self.share) and 0.0 < self.share < 1.0
         require(fine, "signals.share", self.share, "above 0 and below 1", "0.2 leaves most of the budget to updates")
         fine = self.releases is None or self.releases >= 1

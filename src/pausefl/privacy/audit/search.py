@@ -139,7 +139,7 @@ def attack(
     Inputs have one of the ``sizes``, and each pair is tried with ``least`` trials or more.  ``count`` is the public
     number of records, where these are protected.  With a ``given`` pair there is no search for another.
     """
-    require(runs >= 100, "runs", runs, "100 or more", "fewer show nothing")
+    require(runs >= 100, "runs", runs, "100 or more", "raise it, because fewer runs show nothing")
     require(0.0 < error < 0.5, "error", error, "between 0 and 0.5", "0.05 is common")
     rng = stream(0, "audit")
 

@@ -97,8 +97,10 @@ class Reservation:
     def __post_init__(self) -> None:
         check_names(subject=self.subject, release=self.release)
         fine = self.release != RETIRED
-        require(fine, "release", self.release, "another name", "this one says that the rest was spent for ever")
-        _require_kind("schedule", self.schedule, Schedule, "a Schedule", "e.g. Geometric(budget=40.0, decay=0.04)")
+        require(fine, "release", self.release, "another name", "this name marks a subject that was retired")
+        _require_kind(
+            "schedule", self.schedule, Schedule, "a Schedule", "for example Geometric(budget=40.0, decay=0.04)"
+        )
         _require_kind("mechanism", self.mechanism, Mechanism | None, "a Mechanism, or left out", "pass the object")
         _require_kind("noise", self.noise, Noise | None, "a Noise, or left out", "pass the source itself")
         count = self.dimension
@@ -106,7 +108,7 @@ class Reservation:
         require(fine, "dimension", count, "a whole number above 0, or left out", "count the coordinates that leave")
         budget = self.schedule.budget
         fine = is_finite(budget) and budget > 0.0
-        require(fine, "budget", budget, "a finite number above 0", "a budget without end is none")
+        require(fine, "budget", budget, "a finite number above 0", "set a finite budget")
         # A default repr holds an address: the next process would not recognise its own schedule.
         text = schedule_text(self.schedule)
         require(" at 0x" not in text, "schedule", text, "printed by its values", "give the schedule a __repr__")
@@ -157,7 +159,7 @@ def alone_epsilon(charge: Charge, mechanism: Mechanism) -> Epsilon:
 def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
     """Return the charge that follows the subject's ``past``, or refuse."""
     subject, schedule, mechanism = wanted.subject, wanted.schedule, wanted.mechanism
-    require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
+    require(math.isfinite(time), "time", time, "a finite number of seconds", "let the ledger's clock return seconds")
     text = schedule_text(schedule)
     unit: str = mechanism.guarantee.unit if mechanism is not None else UNSTATED
     if past.retired is not None:
@@ -166,8 +168,8 @@ def next_charge(past: Past, wanted: Reservation, time: float) -> Charge:
         _check_terms(past.first, schedule, unit, mechanism)
     if wanted.release in past.releases:
         raise AlreadyReservedError(
-            f"release {wanted.release!r} of {subject!r} is reserved already; "
-            "resend the stored bytes, or take a new name"
+            f"release {wanted.release!r} of {subject!r} was reserved before; "
+            "send the stored bytes again, or use a new name"
         )
     play = len(past.releases) + 1
     price = release_price(schedule, play, mechanism, past.deltas, math.fsum(past.rhos), subject)
@@ -207,7 +209,7 @@ def _check_terms(first: Charge, schedule: Schedule, unit: str, mechanism: Mechan
     if (first.budget, first.schedule) != (schedule.budget, text):
         raise ScheduleChangedError(
             f"schedule is {text}, but {first.subject!r} was fixed to {first.schedule} by its first release; "
-            "use that one"
+            "use that schedule"
         )
     if first.unit != unit:
         raise ScheduleChangedError(
@@ -217,20 +219,20 @@ def _check_terms(first: Charge, schedule: Schedule, unit: str, mechanism: Mechan
     was, now = (IN_RHO if paid else "sum" for paid in (first.rho > 0.0, in_rho(mechanism)))
     if was != now:
         raise ScheduleChangedError(
-            f"account is {now!r}, but {first.subject!r} was fixed to {was!r} by its first release; use that one"
+            f"account is {now!r}, but {first.subject!r} was fixed to {was!r} by its first release; use account={was!r}"
         )
     if mechanism is not None and in_rho(mechanism) and mechanism.guarantee.delta != first.delta:
         raise ScheduleChangedError(
             f"delta is {mechanism.guarantee.delta:g}, but that of {first.subject!r} was fixed to {first.delta:g} for "
-            "life by its first release; use that one"
+            "life by its first release; use that delta"
         )
 
 
 def retirement(past: Past, subject: str, time: float) -> Charge:
     """Return the last charge of a subject, which spends what it has left; or refuse, because it was made before."""
-    require(math.isfinite(time), "time", time, "a finite number of seconds", "mend the ledger's clock")
+    require(math.isfinite(time), "time", time, "a finite number of seconds", "let the ledger's clock return seconds")
     if past.retired is not None:
-        raise AlreadyReservedError(f"{subject!r} was retired at {past.retired} already; nothing is left to spend")
+        raise AlreadyReservedError(f"{subject!r} was retired at {past.retired}; nothing is left to spend")
     first = past.first
     budget, text, unit = (first.budget, first.schedule, first.unit) if first is not None else (0.0, RETIRED, UNSTATED)
     return Charge(
@@ -254,7 +256,7 @@ def check_names(**names: object) -> None:
     """Refuse a name that is no text, empty, or that no database could store and no terminal show as it is."""
     for what, name in names.items():
         fine = isinstance(name, str) and 0 < len(name) <= 1000 and name.isprintable()
-        require(fine, what, name, "printable text of 1 to 1000 characters", _EXAMPLES.get(what, "name it"))
+        require(fine, what, name, "printable text of 1 to 1000 characters", _EXAMPLES.get(what, "use such a name"))
 
 
 def _require_kind(name: str, value: object, kind: type | UnionType, bound: str, remedy: str) -> None:

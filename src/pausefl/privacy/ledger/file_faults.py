@@ -10,7 +10,7 @@ from pausefl.errors import DamagedLedgerError, LedgerError
 from pausefl.system.private_file import user_text
 
 _RESTORE = "restore its newest backup with `pausefl ledger restore`"
-_SPENT = "without one its budget counts as spent"
+_SPENT = "without a backup, its budget counts as spent"
 _WRITABLE = "let it be written"
 _TODO = {
     "BUSY": "wait for the process that uses it, or end that process",
@@ -24,7 +24,7 @@ def missing(path: Path) -> LedgerError:
     """A ledger that is not there: nothing makes one in its place, because that would be a second budget."""
     return LedgerError(
         f"ledger is {str(path)!r}, but there is no such file; check the path, or restore it with `pausefl ledger "
-        "restore`; only data that never had one gets a new one, with `pausefl owner init` or SqliteLedger.create"
+        "restore`; create one with `pausefl owner init` or SqliteLedger.create only for data that never had a ledger"
     )
 
 
@@ -39,17 +39,17 @@ def failed(path: Path, error: Exception) -> LedgerError:
     """A ledger that cannot be used now."""
     reason = " ".join(str(error).split())
     kind = str(getattr(error, "sqlite_errorname", "")).split("_")[1:2]  # of SQLITE_READONLY_DIRECTORY, say
-    todo = _TODO.get("".join(kind), f"free the lock or the disk, mend its permissions, or {_RESTORE}")
+    todo = _TODO.get("".join(kind), f"free the lock or the disk, correct its permissions, or {_RESTORE}")
     if todo is _WRITABLE:
-        todo = f"let {user_text(os.geteuid())} write it and its folder, on a disk that is not read-only"
+        todo = f"give {user_text(os.geteuid())} the right to write it and its folder, on a disk that is not read-only"
     return LedgerError(f"ledger {str(path)!r} failed: {reason}; nothing was charged, so release nothing: {todo}")
 
 
 def other_version(path: Path, found: int, read: int) -> LedgerError:
     """A ledger of another version of the file."""
     return LedgerError(
-        f"ledger {str(path)!r} has version {found}, but this pausefl reads version {read}; release nothing: go back "
-        "to the pausefl that wrote it, or count its budget as spent"
+        f"ledger {str(path)!r} has version {found}, but this pausefl reads version {read}; release nothing: use "
+        "the version of pausefl that wrote it, or count its budget as spent"
     )
 
 
@@ -66,5 +66,5 @@ def switched(path: Path) -> LedgerError:
 def only_a_backup(path: Path) -> LedgerError:
     """A backup, in place of a ledger."""
     return LedgerError(
-        f"ledger {str(path)!r} is a backup, to which nothing is charged; name the ledger itself, or {_RESTORE}"
+        f"ledger {str(path)!r} is a backup, and nothing can be charged to it; use the ledger itself, or {_RESTORE}"
     )

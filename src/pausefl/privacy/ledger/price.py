@@ -83,17 +83,19 @@ def release_price(
     if not price.epsilon > 0.0:
         # Beside a large account floats lose a tiny release, and a row that adds nothing would make the ledger damaged.
         raise BudgetExceededError(
-            f"release {play} of {subject!r} costs rho {price.rho!r}, which is too little to be counted beside the "
-            f"{rho!r} of those before; stop taking part"
+            f"release {play} of {subject!r} costs rho {price.rho!r}, which is too little to count beside the "
+            f"{rho!r} of the releases before; stop taking part"
         )
     most = mechanism.most_epsilon
     fine = price.alone <= most
-    require(fine, "epsilon", price.alone, f"at most {most:g} for {mechanism.name}", "spread the budget wider")
+    require(
+        fine, "epsilon", price.alone, f"at most {most:g} for {mechanism.name}", "spread the budget over more releases"
+    )
     total = math.fsum([*deltas, price.delta])
     if not total <= DELTA_LIMIT:
         raise BudgetExceededError(
             f"release {play} of {subject!r} would bring its delta to {total:g}, but the limit is {DELTA_LIMIT:g}; "
-            "use a mechanism with a smaller delta from the start, or a pure one"
+            "use a mechanism with a smaller delta from the start, or one without delta"
         )
     return price
 
@@ -125,7 +127,7 @@ def signal_price(
 def _share(schedule: Schedule, play: int) -> Epsilon:
     share = schedule.epsilon(play)
     fine = is_finite(share) and share > 0.0
-    require(fine, "epsilon", share, "a finite number above 0", "mend the schedule")
+    require(fine, "epsilon", share, "a finite number above 0", "let the schedule return such a number")
     return float(share)
 
 

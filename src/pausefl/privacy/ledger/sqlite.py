@@ -313,7 +313,9 @@ class SqliteLedger:
         """
         kept = cls(backup)
         if not kept.is_backup:
-            raise LedgerError(f"backup is {str(backup)!r}, but that is a ledger itself; name what `backup` has made")
+            raise LedgerError(
+                f"backup is {str(backup)!r}, but that is a ledger itself; pass a file that `backup` has written"
+            )
         return kept._copied(target, LEDGER, Path(target).name)
 
     def _copied(self, target: str | Path, kind: int, stem: str) -> SqliteLedger:

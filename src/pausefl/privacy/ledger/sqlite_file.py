@@ -156,7 +156,7 @@ def make_file(
     A crash in between leaves a stray ``.new`` folder, never half a ledger.  When this returns the name is on the disk.
     """
     if Path(f"{path}-journal").exists() and not path.exists():  # in this order: a ledger in use has its file first
-        raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name is there; name another file")
+        raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name exists; use another file")
     try:
         require_private_place(path, "ledger")
         remove_strays(path.parent, stem)
@@ -173,12 +173,13 @@ def make_file(
         raise
     except FileExistsError:
         raise LedgerError(
-            f"{str(path)!r} exists, and nothing is overwritten; name another file, with date and time, say"
+            f"{str(path)!r} exists, and pausefl overwrites nothing; use another file name, for example with date and "
+            "time"
         ) from None
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise LedgerError(
-            f"ledger {str(path)!r} cannot be made: {reason}; free space on that disk, or name a file on a local disk "
+            f"ledger {str(path)!r} cannot be made: {reason}; free space on that disk, or use a file on a local disk "
             "with hard links, and copy a backup from there"
         ) from error
 

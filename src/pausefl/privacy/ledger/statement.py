@@ -77,7 +77,7 @@ def statement(ledger: SqliteLedger, subject: str, *, delta: float = 1e-6) -> Sta
     """
     require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
     rows = ledger.charges(subject)
-    require(bool(rows), "subject", subject, "one that was charged", "ask the ledger for its subjects")
+    require(bool(rows), "subject", subject, "one that was charged", "ledger.subjects() lists them")
     retired = rows[-1].when if rows[-1].release == RETIRED else None
     releases = rows if retired is None else rows[:-1]
     leaked, slack = math.fsum(row.epsilon for row in releases), math.fsum(row.delta for row in releases)

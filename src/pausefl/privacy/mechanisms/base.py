@@ -95,7 +95,13 @@ class NoiseLevel:
     def __post_init__(self) -> None:
         for name in ("noise", "signal"):
             value = getattr(self, name)
-            require(is_finite(value) and value > 0.0, name, value, "a finite number above 0", "tell no level")
+            require(
+                is_finite(value) and value > 0.0,
+                name,
+                value,
+                "a finite number above 0",
+                "pass None if the level is unknown",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +224,7 @@ class Mechanism(ABC):
         """
         guarantee = self.guarantee
         fine = guarantee.unit != "record"
-        require(fine, "unit", guarantee.unit, "'update' or 'coordinate' here", "call release_records")
+        require(fine, "unit", guarantee.unit, "'update' or 'coordinate' here", "call release_records instead")
         share = self._checked_share(epsilon, clip)
         # An app may have made numpy raise where floats overflow or underflow: that would depend on the data.
         with np.errstate(all="ignore"):
@@ -241,7 +247,7 @@ class Mechanism(ABC):
         are refused; fewer are no fault.  Each record may contribute to one row only, which nobody can check from here.
         """
         fine = self.guarantee.unit == "record"
-        require(fine, "unit", self.guarantee.unit, "'record' here", "call release")
+        require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
         bound = self.guarantee.bound * self._checked_share(epsilon, clip)
         with np.errstate(all="ignore"):
             total = clipped_sum(records, bound, count, layers)
@@ -259,7 +265,7 @@ class Mechanism(ABC):
         from here.  The mean is projected on the ball of that norm: this moves no two means farther apart.
         """
         fine = self.guarantee.unit == "record"
-        require(fine, "unit", self.guarantee.unit, "'record' here", "call release")
+        require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
         check_count(count)
         share = self._checked_share(epsilon, clip)
         with np.errstate(all="ignore"):
@@ -273,13 +279,13 @@ class Mechanism(ABC):
         """Return which share of the mechanism's own clip is asked for, at most 1; refuse what cannot be done."""
         self._require_epsilon(epsilon)
         fine = clip is None or (is_finite(clip) and clip > 0.0)
-        require(fine, "clip", clip, "a finite number above 0", "leave it out")
+        require(fine, "clip", clip, "a finite number above 0", "leave it out for the mechanism's own clip")
         return 1.0 if clip is None else min(1.0, float(clip) / float(getattr(self, self.clip_field)))
 
     def _require_epsilon(self, epsilon: Epsilon) -> None:
         require(
             is_finite(epsilon) and self.least_epsilon <= epsilon <= self.most_epsilon, "epsilon", epsilon,
-            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing where none is left",
+            f"between {self.least_epsilon:g} and {self.most_epsilon:g}", "release nothing if no epsilon is left",
         )  # fmt: skip
 
     def _tighten(self, vector: FloatArray, share: float) -> None:

@@ -58,9 +58,11 @@ class Gaussian(Mechanism):
         what = "one record's contribution" if self.unit == "record" else "a typical update"
         require_bound(self, "l2", f"it is the norm of {what}")
         require_bound(self, "delta", "1e-6 is common", 1e-12, 0.1)
-        require(self.unit in ("update", "record"), "unit", self.unit, "'update' or 'record'", "for others take Laplace")
+        require(
+            self.unit in ("update", "record"), "unit", self.unit, "'update' or 'record'", "use Laplace for 'coordinate'"
+        )
         fine = self.account in (None, *get_args(Account))
-        require(fine, "account", self.account, "'sum' or 'zcdp'", "leave it out for the better one")
+        require(fine, "account", self.account, "'sum' or 'zcdp'", "leave it out to get the better one")
         if self.account is None:
             object.__setattr__(self, "account", "zcdp" if self.unit == "record" else "sum")
 

@@ -47,11 +47,11 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         fine = self.unit in ("coordinate", "update")
-        require(fine, "unit", self.unit, "'coordinate' or 'update'", "for 'record' take the Gaussian mechanism")
+        require(fine, "unit", self.unit, "'coordinate' or 'update'", "use the Gaussian mechanism for 'record'")
         clip, other = ("width", "l1") if self.unit == "coordinate" else ("l1", "width")
         wanted, stray = getattr(self, clip), getattr(self, other)
-        require(stray is None, other, stray, f"left out with unit={self.unit!r}", f"give {clip} instead")
-        require(wanted is not None, clip, wanted, f"given with unit={self.unit!r}", "it sets clip and noise")
+        require(stray is None, other, stray, f"left out with unit={self.unit!r}", f"pass {clip} instead")
+        require(wanted is not None, clip, wanted, f"given with unit={self.unit!r}", "it sets the clip and the noise")
         require_bound(self, clip, "it is the size of a typical update")
 
     @classmethod

@@ -205,7 +205,9 @@ def _add(kind: Literal["laplace", "gaussian"], vector: FloatArray, scale: float,
 
 def _check(loss: float, claim: float) -> None:
     if not loss <= claim:
-        raise InvalidValueError(f"privacy loss is {loss!r}, but the claim is {claim!r}; release nothing, report this")
+        raise InvalidValueError(
+            f"privacy loss is {loss!r}, but the claim is {claim!r}; release nothing, and report this as a bug"
+        )
 
 
 @lru_cache(maxsize=128)
@@ -228,7 +230,7 @@ def _opendp() -> Any:
         import opendp.prelude as dp
     except ImportError:
         raise MissingExtraError(
-            "secure noise needs opendp, which is not installed; pip install 'pausefl[private]'"
+            "secure noise needs opendp, which is not installed; run: pip install 'pausefl[private]'"
         ) from None
     dp.enable_features("contrib")
     return dp

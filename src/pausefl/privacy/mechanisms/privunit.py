@@ -61,9 +61,11 @@ class PrivUnit(Mechanism):
 
     def __post_init__(self) -> None:
         require_bound(self, "l2", "it is the norm of a typical update")
-        require(self.norm in ("fixed", "private"), "norm", self.norm, "'fixed' or 'private'", "choose one")
+        require(self.norm in ("fixed", "private"), "norm", self.norm, "'fixed' or 'private'", "'fixed' is the default")
         share = self.norm_share
-        require(share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "drop it")
+        require(
+            share is None or self.norm == "private", "norm_share", share, "left out with norm='fixed'", "leave it out"
+        )
         if share is not None:
             require_bound(self, "norm_share", "0.1 is common", 0.01, 0.99)
 

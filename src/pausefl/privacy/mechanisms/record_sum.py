@@ -56,7 +56,7 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
 def check_count(count: object) -> None:
     """Refuse a public count that is none."""
     fine = isinstance(count, int) and 1 <= count <= MOST_RECORDS
-    require(fine, "count", count, f"a whole number from 1 to {MOST_RECORDS}", "say how many records there are")
+    require(fine, "count", count, f"a whole number from 1 to {MOST_RECORDS}", "pass the number of records")
 
 
 def first_record(records: Update) -> Update:

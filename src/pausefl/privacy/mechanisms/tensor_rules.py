@@ -34,7 +34,7 @@ class Layers:
     ['bn.running_mean', 'bn.weight']
     >>> Layers.of(model)
     Traceback (most recent call last):
-    pausefl.errors.InvalidValueError: batch_norm is 'refuse', but the model has 'bn.running_mean'; choose 'keep-local' or 'noise'
+    pausefl.errors.InvalidValueError: batch_norm is 'refuse', but the model has 'bn.running_mean'; set it to 'keep-local' or 'noise'
     """  # noqa: E501
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -42,7 +42,7 @@ class Layers:
 
     def __post_init__(self) -> None:
         unknown = sorted(self.local - set(self.shapes))
-        require(not unknown, "local", unknown, "names of tensors of the model", "check the spelling")
+        require(not unknown, "local", unknown, "names of tensors of the model", "spell them as the model does")
 
     @classmethod
     def of(cls, model: Mapping[str, Tensor], *, batch_norm: BatchNorm = "refuse") -> Layers:
@@ -54,11 +54,11 @@ class Layers:
         names, build ``Layers`` with ``local`` yourself.
         """
         policies = ("keep-local", "noise", "refuse")
-        require(batch_norm in policies, "batch_norm", batch_norm, f"one of {policies}", "choose one")
+        require(batch_norm in policies, "batch_norm", batch_norm, f"one of {policies}", "'refuse' is the default")
         statistics = [name for name in model if name.rpartition(".")[2] in _STATISTICS]
         if statistics and batch_norm == "refuse":
             raise InvalidValueError(
-                f"batch_norm is 'refuse', but the model has {statistics[0]!r}; choose 'keep-local' or 'noise'"
+                f"batch_norm is 'refuse', but the model has {statistics[0]!r}; set it to 'keep-local' or 'noise'"
             )
         if batch_norm == "keep-local":
             prefixes = {name.rpartition(".")[0] for name in statistics}
@@ -80,7 +80,9 @@ def pack(update: Update, layers: Layers | None) -> FloatArray:
     tensors = checked_tensors(update, layers)
     vector = np.concatenate([tensor.ravel() for tensor in tensors], dtype=np.float64)
     if not np.isfinite(vector).all():
-        raise InvalidValueError("update holds NaN or infinity, but must be finite; check the training, release nothing")
+        raise InvalidValueError(
+            "update holds NaN or infinity, but must be finite; release nothing, and lower the learning rate"
+        )
     return vector
 
 
@@ -90,9 +92,11 @@ def checked_tensors(update: Update, layers: Layers | None, *, rows: bool = False
         require(layers is None, "layers", layers, "left out for a flat array", "pass the update as a mapping by name")
         tensor = _plain("update", update)
         if rows:
-            require(tensor.ndim == 2, "records", tensor.shape, "a row per record", "or pass a mapping by name")
+            require(
+                tensor.ndim == 2, "records", tensor.shape, "a row per record", "pass such a table, or a mapping by name"
+            )
         else:
-            require(tensor.ndim == 1, "update", tensor.shape, "flat", "ravel it, or pass a mapping by name")
+            require(tensor.ndim == 1, "update", tensor.shape, "flat", "flatten it, or pass a mapping by name")
         return [tensor]
     if layers is None:
         raise InvalidValueError("layers is None, but a mapping needs rules by name; pass layers=Layers.of(model)")
@@ -100,13 +104,19 @@ def checked_tensors(update: Update, layers: Layers | None, *, rows: bool = False
     require(not stray, "update", stray, "of the model's tensors only", "give every tensor a rule in layers")
     names = layers.released()
     missing = [name for name in names if name not in update]
-    require(not missing, "update", missing, "complete", "a tensor left out would tell of the data")
-    require(bool(names), "update", "empty", "of one tensor or more", "keep less local")
+    require(
+        not missing,
+        "update",
+        missing,
+        "complete",
+        "add the missing tensors, because their absence tells about the data",
+    )
+    require(bool(names), "update", "empty", "of one tensor or more", "let at least one tensor leave")
     tensors = {name: _plain(name, update[name]) for name in names}
     count = len(tensors[names[0]]) if rows and tensors[names[0]].ndim else 0
     for name, tensor in tensors.items():
         shape, wanted = tensor.shape, (count, *layers.shapes[name]) if rows else layers.shapes[name]
-        require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "send the model's own tensors")
+        require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "pass tensors with the model's shapes")
     return list(tensors.values())
 
 
