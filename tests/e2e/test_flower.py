@@ -212,7 +212,7 @@ def test_3_a_server_app_killed_in_mid_round_goes_on_in_that_round(deployment: An
     with Run(deployment, "resumed", rounds=dead.round + 1, **asked) as run:
         said = run.end()
     found = Checkpoint.read(state)
-    assert f"goes on after round {dead.round}" in said
+    assert f"the run continues after round {dead.round}" in said
     assert (found.run, found.round) == (dead.run, dead.round + 1), said
     assert found.history[0] == dead.history[0]
     for node, fresh in enumerate(releases(deployment, before)):

@@ -36,7 +36,7 @@ def test_too_few_budgets_end_the_run_where_too_few_nodes_are_an_error(clients, s
     path = tmp_path / "run.state"
     strategy = tools.wrapped(chooser=tools.selector(per_round=3), checkpoint=path)
     result = strategy.start(tools.grid_of(clients), start, num_rounds=3)
-    said = "2 of 5 clients have budget left, but a round needs 3; the run ends after round 0, with its model"
+    said = "2 of 5 clients have budget left, but a round needs 3, so the run ends after round 0 and returns its model"
     assert said in caplog.text
     assert np.array_equal(result.arrays["w"].numpy(), start["w"].numpy())
     assert strategy.history == ()

@@ -131,7 +131,7 @@ def test_a_journal_that_does_not_fit_is_refused_and_nothing_is_touched(play, two
     with pytest.raises(StateFileError, match=said) as caught:
         play("odd", 5)
     assert "\n" not in str(caught.value)
-    assert "restore both from one backup, or name another file" in str(caught.value)
+    assert "restore both from one backup, or use another file" in str(caught.value)
     assert (tmp_path / "odd").read_bytes() == checkpoint
     kept = tmp_path / "odd.rounds"
     assert (kept.read_bytes() if kept.exists() else None) == left
@@ -145,7 +145,7 @@ def test_a_new_run_does_not_mix_with_an_old_journal(play, tmp_path, caplog):
     assert same(again, play("other", 2))
     assert len(Checkpoint.read(tmp_path / "run").history) == 2
     assert (tmp_path / "run.rounds.old-1").read_bytes() == old
-    assert "is gone, but not its journal" in caplog.text
+    assert "does not exist, but its journal does" in caplog.text
 
 
 def test_another_model_is_refused_before_the_journal_is_cut(play, two, tmp_path, tools):

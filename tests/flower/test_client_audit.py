@@ -313,7 +313,7 @@ def test_a_file_for_simulations_is_refused(tmp_path):
         'name = "c-{partition-id}"\nsimulation = true\n[schedule]\nkind = "fixed-horizon"\nbudget = 8.0\n'
         'releases = 4\n[mechanism]\nkind = "privunit"\nl2 = 1.0\n'
     )
-    with pytest.raises(ConfigError, match="audit a deployment's file"):
+    with pytest.raises(ConfigError, match="audit the file of a deployment"):
         audit_client(path)
 
 

@@ -44,7 +44,7 @@ def test_a_name_that_moves_while_its_old_node_is_still_there_is_worth_a_warning(
     grid.grid.nodes[22] = tools.named("a")
     for _ in range(3):
         nodes.present(grid, 1, 1.0)
-    assert caplog.text.count("'a' was node 11, which is still there, and is now node 22") == 1
+    assert caplog.text.count("'a' was node 11, which is still there, and now it is node 22") == 1
     del grid.grid.nodes[11], grid.grid.nodes[22]
     grid.grid.nodes[33] = tools.named("a")  # a restart, and the old node is gone
     nodes.present(grid, 1, 1.0)

@@ -61,7 +61,7 @@ def test_a_second_run_of_a_strategy_asks_again(clients, start, tools):
 def test_too_few_nodes_are_told_as_before(clients, start, tools, caplog):
     strategy = tools.wrapped(FedAvg(min_evaluate_nodes=9))
     strategy.start(tools.grid_of(clients), start, num_rounds=1)
-    assert "5 nodes are there, evaluation wants 9: left out" in caplog.text
+    assert "because 5 nodes are there and it needs 9" in caplog.text
 
 
 def test_a_process_that_plays_many_clients_logs_the_same_refusal_once(clients, start, tools, caplog, monkeypatch):

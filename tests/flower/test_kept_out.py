@@ -42,7 +42,7 @@ def error_of(tools, nodes, names="hello", count=10, **more) -> tuple[str, float]
     return str(caught.value), clock.now - 100.0
 
 
-MOD = "if privacy is wanted, the app needs the mod: ClientApp(mods=[PrivateUpdate()]); for selection without privacy"
+MOD = "if you want privacy, write ClientApp(mods=[PrivateUpdate()]) in the app; for selection without privacy"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,10 @@ def test_one_reason_for_all_nodes_is_told_at_once(tools, node, said):
 def test_names_that_nobody_knows_are_told_at_once_with_those_that_are_known(tools):
     message, waited = error_of(tools, {n: tools.named(f"clinic-{n}") for n in range(10)})
     assert re.search(r"each calls itself 'clinic-\d', which the selector does not know; the selector knows", message)
-    assert "knows 'client-0', 'client-1', 'client-2', …: give it the nodes' names, or pass newcomers='join'" in message
+    assert (
+        "knows 'client-0', 'client-1', 'client-2', …; give it the names of the nodes, or pass newcomers='join'"
+        in message
+    )
     assert waited == 0.0
     infos = [NodeInfo(node_id=n) for n in range(10)]
     message, waited = error_of(tools, dict.fromkeys(range(10), refusing), "registered", infos=infos)
@@ -92,7 +95,9 @@ def test_two_reasons_are_waited_for_and_both_told(tools):
 def test_nodes_that_are_slow_to_say_their_names_are_told_apart_from_nodes_that_are_missing(tools):
     """A busy machine takes long to start their processes; more nodes would not help."""
     message, waited = error_of(tools, dict.fromkeys(range(10), lambda message: None))
-    assert "needs 2; 10 connected nodes have not said their names yet; wait longer, e.g. with wait=600.0" in message
+    assert (
+        "needs 2; 10 connected nodes have not said their names yet; wait longer, for example with wait=600.0" in message
+    )
     assert waited == pytest.approx(300.0, abs=0.2)
     clock = tools.Clock()
     slow = {n: tools.after(clock, 200.0, tools.named(f"client-{n}")) for n in range(2)}

@@ -149,7 +149,7 @@ def test_a_late_reply_is_counted_or_its_update_is_used(tools: Any) -> None:
             assert "2 came late and counts 0.5" in second.line()
         else:
             assert (second.used, second.wasted) == ({}, (("2", 1),))
-            assert "2 paid in vain in round 1" in second.line()
+            assert "2 spent budget for nothing in round 1" in second.line()
             assert second.metrics()["pausefl-wasted"] == 1
     assert models == {"waste": pytest.approx(2.0), "use": pytest.approx((2 * 40 + 2 * 40 + 8 * 20) / 100)}
 

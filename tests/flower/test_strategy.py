@@ -208,7 +208,7 @@ def test_the_summary_says_who_was_picked_and_why(clients, start, caplog, tools):
     strategy.summary()
     members = ", ".join(str(member) for member in strategy.history[0].members)
     assert f"round 1: picked {members} (speed unbounded, generalization" in caplog.text
-    assert "budget gone: nobody's" in caplog.text
+    assert "budget is spent: nobody's" in caplog.text
 
 
 def test_evaluations_with_unlike_metrics_are_averaged_and_expire(clients, start, tools):

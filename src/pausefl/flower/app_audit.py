@@ -40,7 +40,8 @@ class TwoApps:
     def __init__(self, client: ScratchClient, make: MakeApp) -> None:
         if client.owner.mechanism.guarantee.unit == "coordinate":
             raise ConfigError(
-                "--app is for owners who protect records or whole updates: no two data sets of an app are known to "
+                "--app is for owners who protect records or whole updates, because no two data sets of an app are "
+                "known to "
                 "differ in one coordinate of the update; leave it out"
             )
         self._client = client

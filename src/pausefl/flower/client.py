@@ -109,8 +109,8 @@ class PrivateUpdate:
             owner = read_owner(path, context.node_config)
             if owner.simulation and not in_simulation():
                 raise ConfigError(
-                    f"{path}: simulation is true, but this is no simulation; 'pausefl owner init' makes "
-                    "the file of a deployment"
+                    f"{path}: simulation is true, but this is not a simulation; create a file for a "
+                    "deployment with 'pausefl owner init'"
                 )
         if msg.metadata.message_type == REHEARSAL:
             # Without the app's state: it may hold something of the data.
@@ -128,7 +128,7 @@ class PrivateUpdate:
             return RecordDict({RECORD: Note(owner.name, gate.releases, left=gate.left).record()})
         with refusing("bad-request", Exception):
             key, model = arrays_in(msg.content)
-            require(key not in (RECORD, METRICS), "array record", key, "another name", "call it 'arrays'")
+            require(key not in (RECORD, METRICS), "array record", key, "another name", "name it 'arrays'")
 
         def train() -> tuple[dict[str, Tensor], Numbers]:
             answer = _asked(app, msg, context)
@@ -175,7 +175,7 @@ def _asked(app: App, msg: Message, context: Context) -> RecordDict:
     try:
         context.state = _as_sent(own.state)
     except Exception as error:
-        log(WARNING, "pausefl: the app's new state cannot be kept, the old one stays", exc_info=error)
+        log(WARNING, "pausefl: the app's new state cannot be kept, so the old one stays", exc_info=error)
     if not isinstance(answer, Message) or not answer.has_content():
         raise Refused("failed", "the app answered with an error or with nothing")
     return answer.content
@@ -184,7 +184,7 @@ def _asked(app: App, msg: Message, context: Context) -> RecordDict:
 def _as_sent(state: RecordDict) -> RecordDict:
     """Return what comes out at the other end when Flower sends this state."""
     sent = recorddict_to_proto(state).SerializeToString()
-    require(len(sent) <= _MOST_STATE, "state", len(sent), f"of {_MOST_STATE} bytes at most", "keep less in it")
+    require(len(sent) <= _MOST_STATE, "state", len(sent), f"of {_MOST_STATE} bytes at most", "keep less in the state")
     return recorddict_from_proto(RecordBytes.FromString(sent))
 
 

@@ -52,7 +52,9 @@ def audit_client(
     path = path.absolute()
     owner = read_owner(path)
     if owner.simulation:
-        raise ConfigError(f"{path}: simulation is true, and lets out numbers on purpose; audit a deployment's file")
+        raise ConfigError(
+            f"{path}: simulation is true, so it lets out numbers on purpose; audit the file of a deployment"
+        )
     if runs is None:
         runs = _RUNS if make is None else _APP_RUNS
     with scratch_folder() as folder:

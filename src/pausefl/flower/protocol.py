@@ -75,7 +75,7 @@ def read_request(message: Message) -> tuple[TrainingRequest, bool]:
     configs = message.content.config_records
     asked: Mapping[str, Any] = configs.get(RECORD, {})
     stray = sorted(set(asked) - {"run", "round", "hello", "epsilon", "clip"})
-    require(not stray, "request", stray, "of the known keys only", "use the same release on both sides")
+    require(not stray, "request", stray, "of the known keys only", "install the same pausefl on server and clients")
     number: Any = next((config["server-round"] for config in configs.values() if "server-round" in config), None)
     request = TrainingRequest(
         run=asked.get("run", f"flwr-{message.metadata.run_id}"),

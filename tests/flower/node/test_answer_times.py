@@ -125,8 +125,8 @@ def test_a_model_whose_noise_might_take_too_long_is_refused_before_its_charge(
         reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
         assert (node.charges, reply.has_content()) == (charges, bool(charges))
         assert clock.now == LAUNCHED + (40.0 if charges else 10.0)
-    assert "2 tensors takes about 2.6 seconds to noise, but 2.5 are the most" in caplog.text
-    assert "now says privunit, but the node was started with laplace; start it again" in caplog.text
+    assert "2 tensors takes about 2.6 seconds, but must take at most 2.5" in caplog.text
+    assert "now says privunit, but the node was started with laplace; start the node again" in caplog.text
 
 
 def test_whether_a_model_is_too_large_does_not_depend_on_what_the_machine_does(

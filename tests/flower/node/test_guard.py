@@ -286,7 +286,7 @@ def test_the_reasons_stay_in_the_owners_log(node: Any, kit: ModuleType, caplog: 
     assert "app says: ValueError: patient  [31m17" in caplog.text
     [failed] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert failed.exc_info is not None
-    said = "the app ended with status 1; the last that it said: ValueError: patient  [31m17"
+    said = "the app ended with status 1; its last line was: ValueError: patient  [31m17"
     assert str(failed.exc_info[1]) == said
     assert b"patient" not in repr(reply).encode() and b"patient" not in reply.content["arrays"]["w"].data
 
@@ -406,7 +406,7 @@ def test_a_state_that_cannot_be_read_is_an_empty_one(
     bundle = node.app(kit.train_in("print('STATE', len(context.state))\nreturn answer(message, changed(message))"))
     node.context.state = RecordDict({STATE: ConfigRecord({STATE: b"\xff" * 100, STATE_OF: bundle.sha256})})
     assert node.ask(bundle.content).has_content()
-    assert "what was kept for the app cannot be read" in caplog.text and "app says: STATE 0" in caplog.text
+    assert "the kept state of the app cannot be read" in caplog.text and "app says: STATE 0" in caplog.text
     assert "training failed" not in caplog.text
 
 

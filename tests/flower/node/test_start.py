@@ -278,12 +278,12 @@ def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType)
         said = []
         for line in process.stdout:
             said.append(line)
-            if "guarded executor run" in line:
+            if "guarded executor are running" in line:
                 break
         process.send_signal(how)
         rest = process.stdout.read()  # ends when nobody holds the pipe: SuperNode and executor are gone, too
     assert process.returncode == 128 + how, rest
-    assert "interrupted; SuperNode and executor end" in rest
+    assert "interrupted; the SuperNode and the executor are ending" in rest
     assert f"second note: {witness_path(read_owner(node.guard.owner).ledger_id)}\n" in said
 
 
@@ -294,7 +294,7 @@ def test_a_node_killed_takes_all_with_it(node: Any) -> None:
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if "guarded executor run" in line:
+            if "guarded executor are running" in line:
                 break
         process.kill()
         process.stdout.read()  # as above: it would wait for ever if one of them lived on
@@ -333,7 +333,7 @@ def test_rehearsals_beside_data_in_memory_are_named_at_the_start(
     assert start.start_warnings(guard) == []
     guard.owner.write_text(guard.owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
     (told,) = start.start_warnings(guard)
-    assert "lies in memory (tmpfs)" in told and "--answer-after" in told
+    assert "is in memory (tmpfs)" in told and "--answer-after" in told
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert start.start_warnings(replace(guard, answer_after=30.0)) == []
     monkeypatch.setattr(start, "forgetful_file_system", lambda path: "overlay: a layer")

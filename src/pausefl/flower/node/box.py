@@ -65,11 +65,15 @@ class Box:
 
     def __post_init__(self) -> None:
         limit, memory = self.time_limit, self.memory
-        require(is_finite(limit) and limit > 0, "time limit", limit, "above 0", "give seconds")
+        require(is_finite(limit) and limit > 0, "time limit", limit, "above 0", "pass a number of seconds")
         fine = memory is None or (memory > 0 and self.closed)
-        require(fine, "memory limit", memory, "above 0, and for a closed box", "leave it out")
+        require(fine, "memory limit", memory, "above 0, and for a closed box", "leave --memory-limit out")
         for folder in self.data:
-            todo = "name another" if folder.exists() else "it does not exist; make it, or name another"
+            todo = (
+                "pass an absolute path of a folder"
+                if folder.exists()
+                else "it does not exist; make it, or pass another"
+            )
             require(folder.is_absolute() and folder.is_dir(), "data", str(folder), "a folder", todo)
         if self.user is not None:
             self._account()
@@ -78,16 +82,20 @@ class Box:
         for real in self._shown().values():
             covered = [path for path in _OWN if Path(path).is_relative_to(real)]
             if covered:
-                raise ConfigError(f"the app may read {real}, but the box has a {covered[0]} of its own; move the files")
+                raise ConfigError(
+                    f"the app may read {real}, but the box has its own {covered[0]}; move the files to another folder"
+                )
             inside = [str(path) for path in self.hidden if path.resolve().is_relative_to(real)]
             if str(real) in map(os.path.realpath, inside):
-                raise ConfigError(f"the app may read {real}, but that folder must stay hidden; keep data elsewhere")
+                raise ConfigError(
+                    f"the app may read {real}, but that folder must stay hidden; keep the data in another folder"
+                )
             if inside:
                 raise ConfigError(f"the app may read {real}, but {inside[0]} in it must stay hidden; move one of them")
         for code, folder in product(replace(self, data=())._shown().values() if self.data else (), self.data):
             if folder.resolve().is_relative_to(code) or code.is_relative_to(folder.resolve()):
                 raise ConfigError(
-                    f"data folder {folder} and {code}, which every app reads, lie one in the other; move the data"
+                    f"data folder {folder} and {code}, which every app reads, are inside each other; move the data"
                 )
 
     def check_folders(self) -> None:
@@ -183,9 +191,11 @@ class Box:
         try:
             entry = pwd.getpwnam(self.user)
         except KeyError:
-            raise ConfigError(f"user {self.user!r} is not known on this machine; create it, or name another") from None
-        require(os.geteuid() == 0, "--box-user", self.user, "given by root only", "leave it out")
-        require(entry.pw_uid != 0, "--box-user", self.user, "another user than root", "name another")
+            raise ConfigError(
+                f"user {self.user!r} is not known on this machine; create it, or pass another user"
+            ) from None
+        require(os.geteuid() == 0, "--box-user", self.user, "given by root only", "leave --box-user out")
+        require(entry.pw_uid != 0, "--box-user", self.user, "another user than root", "pass a plain user")
         return entry.pw_uid, entry.pw_gid
 
 

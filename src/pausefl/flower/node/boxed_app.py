@@ -54,7 +54,7 @@ def _state(kept: bytes) -> RecordDict:
     try:
         return recorddict_from_proto(RecordBytes.FromString(kept))
     except Exception as error:
-        print(f"what was kept for the app cannot be read ({error}); it begins without", file=sys.stderr)
+        print(f"the kept state of the app cannot be read ({error}); the app begins without it", file=sys.stderr)
     return RecordDict()
 
 

@@ -104,9 +104,11 @@ def _loaded(path: Path) -> Bundle:
     if path.is_file():
         return read_bundle(path.read_bytes())
     if not path.is_dir():
-        raise ConfigError(f"there is no file or folder {path}; name an app's folder, or a .fab file")
+        raise ConfigError(f"there is no file or folder {path}; pass an app's folder, or a .fab file")
     if not (path / _CONFIGURATION).is_file():
-        raise ConfigError(f"{path} is no app: it has no {_CONFIGURATION}; name an app's folder, or a .fab file")
+        raise ConfigError(
+            f"{path} is not an app, because it has no {_CONFIGURATION}; pass an app's folder, or a .fab file"
+        )
     from flwr.cli.build import build_fab_from_disk  # here, since the box starts anew for each message and builds none
 
     require_plain_files(path)
@@ -114,7 +116,9 @@ def _loaded(path: Path) -> Bundle:
     try:
         return read_bundle(build_fab_from_disk(path))
     except (ValueError, click.ClickException) as error:
-        raise ConfigError(f"{path} is no app that Flower can send ({error}); mend it") from None
+        raise ConfigError(
+            f"{path} is not an app that Flower can send ({error}); change the app until 'flwr build' accepts it"
+        ) from None
 
 
 def read_bundle(content: bytes) -> Bundle:
@@ -126,14 +130,14 @@ def read_bundle(content: bytes) -> Bundle:
             names = [entry.orig_filename for entry in entries]
             _check_names(names)
             if sum(entry.file_size for entry in entries) > _MOST_BYTES:
-                raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; refuse it")
+                raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; do not run it")
             bundle = Bundle(content, {name: archive.read(name) for name in names})
         _check_configuration(bundle.files[_CONFIGURATION])
         bundle.app  # noqa: B018 - it must be readable
     except _UNREADABLE as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"this is no app's bundle ({error}); build it with 'flwr build'") from None
+        raise ConfigError(f"this is not the bundle of an app ({error}); build it with 'flwr build'") from None
     return bundle
 
 
@@ -141,7 +145,8 @@ def _check_configuration(text: bytes) -> None:
     """Refuse a configuration that would take for ever to read."""
     if len(text) > _MOST_TOML or any(line.count(b".") > _MOST_DOTS for line in text.splitlines()):
         raise ConfigError(
-            f"{_CONFIGURATION} has more than {_MOST_TOML} bytes, or a line of more than {_MOST_DOTS} dots; refuse it"
+            f"{_CONFIGURATION} has more than {_MOST_TOML} bytes, or a line of more than {_MOST_DOTS} dots; do not run "
+            "it"
         )
 
 
@@ -172,15 +177,17 @@ def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
 def _check_names(names: Sequence[str]) -> None:
     """Refuse names by which other code could run than a reader of the files sees."""
     if len(set(names)) < len(names):
-        raise ConfigError("bundle has two files of one name, but a name must be plain and unique; refuse it")
+        raise ConfigError("bundle has two files of one name, but a name must be plain and unique; do not run it")
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     for name in names:
         path = PurePosixPath(name)
         plain = name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts
         plain &= all(len(part.encode()) <= _LONGEST for part in path.parts)
         if not plain or str(path) != name:
-            raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; refuse it")
+            raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; do not run it")
         if path.suffix.lower() in _COMPILED or "__pycache__" in path.parts:
-            raise ConfigError(f"bundle has {name!r:.200}, which is compiled: nobody can review it; refuse it")
+            raise ConfigError(f"bundle has {name!r:.200}, which is compiled, so nobody can review it; do not run it")
         if name in folders or (path.suffix == ".py" and str(path.with_suffix("")) in folders):
-            raise ConfigError(f"bundle has {name!r:.200} and a folder of that name, and one hides the other; refuse it")
+            raise ConfigError(
+                f"bundle has {name!r:.200} and a folder of that name, and one hides the other; do not run it"
+            )

@@ -142,14 +142,14 @@ class Guard:
         except Exception:
             return False  # no request to train, or one that the gate refuses
         if model and kind != self.noise.mechanism:
-            text = "pausefl: the owner's file now says %s, but the node was started with %s; start it again"
+            text = "pausefl: the owner's file now says %s, but the node was started with %s; start the node again"
             log(ERROR, text, kind, self.noise.mechanism)
             return True
         seconds, most = self.noise.seconds(model), self._for_noise / 2
         if seconds <= most:
             return False
-        text = "pausefl: a model of %d tensors takes about %.1f seconds to noise, but %.1f are the most; %s"
-        log(WARNING, text, len(model), seconds, most, "leave more between --time-limit and --answer-after")
+        text = "pausefl: the noise for a model of %d tensors takes about %.1f seconds, but must take at most %.1f; %s"
+        log(WARNING, text, len(model), seconds, most, "raise --answer-after, or lower --time-limit")
         return True
 
     def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
@@ -163,7 +163,12 @@ class Guard:
             log(ERROR, "pausefl: %s", error)
             known = False
         if not known:
-            log(WARNING, "pausefl: app %s is not in %s and does not run", sha256(bundle), self.reviewed)
+            log(
+                WARNING,
+                "pausefl: app %s is not in %s, so it does not run; review it with 'pausefl node review'",
+                sha256(bundle),
+                self.reviewed,
+            )
             return "unreviewed"
         return "bad-request" if self.answer_after and self._is_late(message) else None
 
@@ -228,9 +233,9 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, recor
     try:
         trained, state = unpack(box.run(command, request, most, hear), 2)
     except BoxError as error:
-        raise BoxError("; the last that it said: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
+        raise BoxError("; its last line was: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
     if len(state) > MOST_STATE:
-        raise BoxError(f"the app has a state of {len(state)} bytes, but {MOST_STATE} are the most that is kept")
+        raise BoxError(f"the app has a state of {len(state)} bytes, but the node keeps at most {MOST_STATE}")
     content = RecordDict({key: record_of(from_bytes(model, trained, records=records > 0))})
     # One value of bytes, never read outside of the box: reading it can take any time, and memory.
     context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state), STATE_OF: sha256(bundle)})})

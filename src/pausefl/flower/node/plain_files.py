@@ -40,8 +40,8 @@ def require_plain_files(folder: Path, hidden: Iterable[Path] = ()) -> None:
         except PermissionError:
             if os.access(place, os.X_OK):  # whoever knows a name in it gets there; else it is closed to an app, too
                 raise ConfigError(
-                    f"{place!r:.500} can be entered but not listed, so nobody sees what is in it; let it be read, or "
-                    "move it away"
+                    f"{place!r:.500} can be entered but not listed, so nobody sees what is in it; run `chmod u+r` on "
+                    "it, or move it away"
                 ) from None
         except FileNotFoundError:
             continue  # what is gone is so for an app, too

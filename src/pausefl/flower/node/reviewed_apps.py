@@ -76,7 +76,7 @@ class ReviewedApps:
             if len(found) != 1 or len(start) < 8:
                 raise ConfigError(
                     f"{start!r:.80} is the beginning of {len(found)} hashes in {self._path}; "
-                    "give 8 digits or more of one"
+                    "pass 8 digits or more of one hash"
                 )
             self._write([app for app in apps if app is not found[0]])
         return found[0]

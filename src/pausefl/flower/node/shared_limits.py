@@ -23,7 +23,7 @@ def check_shared_limits(box: Box) -> None:
     if box.closed and box.user is None and me != 0 and most != resource.RLIM_INFINITY:
         least = _tasks_of(me) + MOST_PROCESSES + _OWN
         bound = f"at least {least}, for this user's tasks, an app and the node"
-        require(most >= least, "limit on processes (ulimit -u)", most, bound, "raise it")
+        require(most >= least, "limit on processes (ulimit -u)", most, bound, "raise it, for example in limits.conf")
 
 
 def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> list[str]:
@@ -35,25 +35,26 @@ def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sy
     if root and box.user is None:
         found.append(
             "this node runs as root, and the kernel lets root have any number of processes, so an app can use up those "
-            "of the machine, and the server would see that; run it as a plain user, or give --box-user"
+            "of the machine, and the server would see that; run it as a plain user, or pass --box-user"
         )
     files = _number(proc / "sys/fs/file-max")
     if not root and files is not None and files < _FILES:
         found.append(
-            f"fs.file-max is {files}, and an app can hold as many files open, which the server would see; run "
+            f"fs.file-max is {files}, and an app can hold that many files open, which the server would see; run "
             f"`sysctl -w fs.file-max={_FILES}`"
         )
     pipes = _number(proc / "sys/fs/pipe-user-pages-hard")
     if not root and box.user is None and pipes:
         found.append(
             f"fs.pipe-user-pages-hard is {pipes}, and an app can use up that much, which the server would see; set it "
-            "to 0, no limit"
+            "to 0, which means no limit"
         )
     left = _tasks_left(proc / "self/cgroup", groups)
     if left is not None and left < MOST_PROCESSES + _OWN:
         found.append(
-            f"{left} tasks are left to this service, but an app and the node may need {MOST_PROCESSES + _OWN}; raise "
-            "TasksMax, or the server sees an app that uses them up"
+            f"only {left} tasks are left to this service, but an app and the node may need {MOST_PROCESSES + _OWN}; "
+            "raise "
+            "TasksMax, or the server will see that an app uses them up"
         )
     return found
 

@@ -25,7 +25,8 @@ def check_source(name: str, content: bytes) -> None:
         odd = next((letter for letter in text if letter == "\ufffd" or not letter.isprintable()), None)
         if odd is not None:
             raise ConfigError(
-                f"bundle has {name!r:.200}, whose line {number} has a letter that is not shown as it is ({odd!a}); "
+                f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
+                f"({odd!a}); "
                 "let its author write it as an escape"
             )
     try:
@@ -33,13 +34,15 @@ def check_source(name: str, content: bytes) -> None:
     except SyntaxError:
         encoding = "unknown"
     if encoding not in ("utf-8", "utf-8-sig"):
-        raise ConfigError(f"bundle has {name!r:.200}, which Python reads as {encoding}, but must be UTF-8; refuse it")
+        raise ConfigError(
+            f"bundle has {name!r:.200}, which Python reads as {encoding}, but must be UTF-8; do not run this app"
+        )
 
 
 def source_marks(name: str, content: bytes) -> list[str]:
     """Return what a reader should look at in a source that is not refused."""
     if PurePosixPath(name).suffix != ".py":
         return []
-    marks = [] if content.removeprefix(b"\xef\xbb\xbf").isascii() else ["WARNING: text that is not ASCII only"]
+    marks = [] if content.removeprefix(b"\xef\xbb\xbf").isascii() else ["WARNING: it has letters that are not ASCII"]
     longest = max(len(line) for line in content.decode(errors="replace").split("\n"))
-    return marks + ([f"WARNING: a line of {longest} letters"] if longest > _LONGEST else [])
+    return marks + ([f"WARNING: it has a line of {longest} letters"] if longest > _LONGEST else [])

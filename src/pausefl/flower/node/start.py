@@ -49,8 +49,9 @@ print("closed")
 """
 
 NOT_PROTECTED = (
-    "--no-box: an app can open connections, and read and change whatever your account can, the ledger and the owner's "
-    "file too.  Keep only apps on the list that you trust as you trust this machine"
+    "--no-box: an app can open connections, and it can read and change whatever your account can, also the ledger and "
+    "the "
+    "owner's file.  Keep only those apps on the list that you trust as you trust this machine"
 )
 """What an owner is told who runs apps without the box."""
 
@@ -60,7 +61,7 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     check_flower()
     secret = check_options(options)
     if check_owner(guard.owner).simulation:
-        raise ConfigError(f"{guard.owner} is for simulations; 'pausefl owner init' makes the file of a deployment")
+        raise ConfigError(f"{guard.owner} is for simulations; create a file for a deployment with 'pausefl owner init'")
     own = [path.resolve() for path in (guard.owner, guard.reviewed, *ledger_files(read_owner(guard.owner)))]
     hidden = dict.fromkeys((*own, *(path.parent for path in own), *secret))
     noise = NoiseTime.of(read_owner(guard.owner)) if guard.answer_after else None
@@ -80,19 +81,19 @@ def start_warnings(guard: Guard) -> list[str]:
     if others:
         found.append(
             f"this user has {len(others)} other ledgers ({', '.join(others)[:200]}); if one of them is about the data "
-            "of this node, it is a second budget: retire it, and never use both"
+            "of this node, it is a second budget; retire it, and never use both"
         )
     if guard.answer_after and len(os.sched_getaffinity(0)) == 1:
         found.append(
-            "there is one processor only, and an app that keeps it busy keeps the node from it, so --answer-after does "
-            "not hide all that it does; give the machine another one"
+            "this machine has only one processor, and an app can keep the node from using it, so --answer-after does "
+            "not hide all that the app does; use a machine with two processors or more"
         )
     for folder in guard.box.data if owner.rehearse and not guard.answer_after else ():
         kind = (forgetful_file_system(folder) or "").partition(":")[0]
         if kind in ("tmpfs", "ramfs"):
             found.append(
-                f"{folder} lies in memory ({kind}), and a rehearsal, which is not charged, can tell by its time how "
-                "much memory is left, so how large the data is; move the data to a disk, or give --answer-after"
+                f"{folder} is in memory ({kind}), so the time of a rehearsal, which is not charged, tells how much "
+                "memory is left and how large the data is; move the data to a disk, or pass --answer-after"
             )
     return found
 
@@ -104,11 +105,12 @@ def check_box(box: Box, hidden: Sequence[str]) -> None:
         told = box.run([sys.executable, "-c", _INSIDE], "\0".join(hidden).encode(), 100, said.append)
     except BoxError as error:
         raise ConfigError(
-            f"this machine makes no closed box for apps ({'; '.join(said) or error}); allow user namespaces, or give "
-            "--box-user as root, or give --no-box and read what it does not protect"
+            f"this machine cannot make a closed box for apps ({'; '.join(said) or error}); allow user namespaces, or "
+            "pass "
+            "--box-user as root, or pass --no-box and read what it does not protect"
         ) from None
     if told.strip() != b"closed":
-        raise ConfigError("the box said nothing of itself; give --no-box and read what it does not protect")
+        raise ConfigError("the test of the box gave no answer; pass --no-box and read what it does not protect")
 
 
 def check_limits(box: Box) -> None:
@@ -120,7 +122,7 @@ def check_limits(box: Box) -> None:
     except BoxError as error:
         limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB" if box.memory else "")
         raise ConfigError(
-            f"with {limits} not even Flower can be loaded in the box ({error}); raise --memory-limit or --time-limit"
+            f"{limits} are not enough to load Flower in the box ({error}); raise --memory-limit or --time-limit"
         ) from None
 
 
@@ -132,16 +134,16 @@ def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> N
         running["SuperNode"] = begin(secret, "supernode", str(port), str(guard.reviewed), *options)
         _wait_for(port, running["SuperNode"])
         running["executor"] = begin(secret, "executor", f"127.0.0.1:{port}", guard.text())
-        say("SuperNode and guarded executor run; Ctrl-C ends both")
+        say("the SuperNode and the guarded executor are running; Ctrl-C ends both")
         while True:
             for name, process in running.items():
                 if process.poll() is not None:
                     raise WorkerError(
-                        f"the {name} ended with code {process.returncode}, so the node stops; see what it said"
+                        f"the {name} ended with code {process.returncode}, so the node stops; read its last lines above"
                     )
             time.sleep(0.2)
     except KeyboardInterrupt:
-        say("interrupted; SuperNode and executor end")
+        say("interrupted; the SuperNode and the executor are ending")
         raise
     finally:
         _end(list(running.values()))
@@ -174,7 +176,9 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
                 _check_listener(port)
                 return
         time.sleep(0.1)
-    raise WorkerError(f"the SuperNode does not listen on 127.0.0.1:{port}, so the node stops; see what it said")
+    raise WorkerError(
+        f"the SuperNode does not listen on 127.0.0.1:{port}, so the node stops; read its last lines above"
+    )
 
 
 def _check_listener(port: int) -> None:

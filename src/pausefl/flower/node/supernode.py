@@ -32,11 +32,15 @@ def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     for name in _OURS:
         if getattr(given, name) is not None:
             option = "--" + name.replace("_", "-")
-            raise ConfigError(f"{option} is set by pausefl node itself, or an app could run past it; leave it out")
+            raise ConfigError(
+                f"{option} is set by pausefl node itself, because otherwise an app could avoid the guard; leave it out"
+            )
     if given.runtime_dependency_install:
-        raise ConfigError("packages are not installed by apps here; leave --allow-runtime-dependency-installation out")
+        raise ConfigError("apps may not install packages here; leave --allow-runtime-dependency-installation out")
     if NODE_KEY in parse_config_args([given.node_config] if given.node_config else None):
-        raise ConfigError(f"--node-config names {NODE_KEY!r}, but --owner does; leave it out")
+        raise ConfigError(
+            f"--node-config names {NODE_KEY!r}, but --owner already names the file; leave it out of --node-config"
+        )
     key = given.auth_supernode_private_key
     named = Path(key).expanduser().absolute() if key else None
     return (get_flwr_home(), *((named.parent, named.resolve(), named.resolve().parent) if named else ()))

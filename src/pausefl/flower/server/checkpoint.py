@@ -125,7 +125,7 @@ class Checkpoints:
         if self.path is None:
             return nullcontext()
         target = Path(os.path.realpath(self.path))  # one file has one lock, by whatever link it is called
-        return only_writer(target.with_name(f"{target.name}.lock"), self.path, "name another file")
+        return only_writer(target.with_name(f"{target.name}.lock"), self.path, "use another file")
 
     def resume(self, initial: ArrayRecord) -> RunState | None:
         """Bring selector and inner strategy to where the file says, and return the run's state; None without a file.
@@ -138,11 +138,11 @@ class Checkpoints:
         journal = Journal(self.path)
         if not self.path.exists():
             if (old := journal.set_aside()) is not None:
-                log(WARNING, "pausefl: %s is gone, but not its journal; that is now %s", self.path, old)
+                log(WARNING, "pausefl: %s does not exist, but its journal does; the journal is now %s", self.path, old)
             return None
         found = Checkpoint.read(self.path)
         if _shapes(found.state.model) != _shapes(initial):
-            raise StateFileError(f"{self.path} holds another model than the one to start from; name another file")
+            raise StateFileError(f"{self.path} holds another model than the one to start from; use another file")
         self._selector.restore(*found.selector, open_list=self._open_list)
         restore_inner(self._inner, found.inner)
         self._aggregator.restore(found.aggregator)
@@ -150,7 +150,7 @@ class Checkpoints:
             self._deadline.restore(found.deadline)
         journal.cut(found.mark)
         self._mark = found.mark
-        log(INFO, "pausefl: goes on after round %s of %s", found.round, self.path)
+        log(INFO, "pausefl: the run continues after round %s of %s", found.round, self.path)
         return found.state
 
     def announce(self, number: int, clients: Sequence[ClientId]) -> None:

@@ -208,8 +208,10 @@ class NodeNames:
         self._outside.pop(node, None)
         before = self._node_of.get(client, node)
         if before != node and before in nodes:
-            log(WARNING, "pausefl: %r was node %s, which is still there, and is now node %s: %s", client, before, node,
-                "a restart, or a stranger that uses the name; only names='key' or 'registered' can tell")  # fmt: skip
+            log(WARNING, "pausefl: %r was node %s, which is still there, and now it is node %s; "
+            "%s", client, before, node,
+                "either it was restarted, or a stranger uses its name; pass names='key' or 'registered' to rule that "
+                "out")  # fmt: skip
         if self._names != "node":
             log(INFO, "pausefl: node %s is %r", node, client)
         self._known[node], self._node_of[client] = client, node

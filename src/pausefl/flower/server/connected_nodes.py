@@ -34,7 +34,7 @@ def connected(
     {7: 1.0, 9223372036854775808: 1.0}
     """
     whole = isinstance(least, int) and not isinstance(least, bool) and least >= 1
-    require(whole, "least", least, "a whole number from 1", "as many as a round needs")
+    require(whole, "least", least, "a whole number from 1", "pass as many as a round needs")
     require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
     start = clock()
     while len(nodes := list(grid.get_node_ids())) < least:

@@ -36,7 +36,12 @@ class Evaluation:
         if len(nodes) >= self._needed:
             return nodes
         if len(there) < self._needed:  # else the refusals have been told
-            log(WARNING, "pausefl: %s nodes are there, evaluation wants %s: left out", len(there), self._needed)
+            log(
+                WARNING,
+                "pausefl: evaluation is left out, because %s nodes are there and it needs %s",
+                len(there),
+                self._needed,
+            )
         return []
 
     def answered(self, replies: Iterable[Message]) -> list[Message]:
@@ -51,7 +56,7 @@ class Evaluation:
             if refusal.why == "not-allowed":
                 self._never.add(reply.metadata.src_node_id)
         for why, count in refused.items():
-            todo = "; they are not asked again: evaluate on the server (evaluate_fn), and pass fraction_evaluate=0.0"
+            todo = "; they are not asked again; evaluate on the server (evaluate_fn), and pass fraction_evaluate=0.0"
             nodes = "1 node refuses" if count == 1 else f"{count} nodes refuse"
             log(WARNING, "pausefl: %s evaluation: %s%s", nodes, SENTENCES[why], todo if why == "not-allowed" else "")
         return kept

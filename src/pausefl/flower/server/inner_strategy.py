@@ -25,14 +25,22 @@ def least_round(inner: Strategy, per_round: int) -> int:
     ever are.
     """
     if not isinstance(inner, Strategy):
-        raise InvalidValueError(f"inner is a {type(inner).__name__}, but must be a Flower strategy; e.g. FedAvg()")
+        raise InvalidValueError(
+            f"inner is a {type(inner).__name__}, but must be a Flower strategy; for example FedAvg()"
+        )
     least = 1
     for part in _parts(inner):
         share = getattr(part, "fraction_train", 1.0)
-        require(share == 1.0, "fraction_train of the inner strategy", share, "1.0", "the selector does the choosing")
+        require(
+            share == 1.0,
+            "fraction_train of the inner strategy",
+            share,
+            "1.0",
+            "leave it out, because the selector chooses the clients",
+        )
         for name in ("min_train_nodes", "min_available_nodes"):
             count = getattr(part, name, 0)
-            remedy = f"pass {name}={per_round} or less, or let the selector pick more"
+            remedy = f"pass {name}={per_round} or less, or raise per_round of the selector"
             require(count <= per_round, f"{name} of the inner strategy", count, f"at most {per_round}", remedy)
             least = max(least, count)
     return least

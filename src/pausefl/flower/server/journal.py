@@ -120,5 +120,5 @@ class Journal:
 
     def _refused(self, fault: str) -> StateFileError:
         return StateFileError(
-            f"{self.path} {fault}, but {self._checkpoint} needs it; restore both from one backup, or name another file"
+            f"{self.path} {fault}, but {self._checkpoint} needs it; restore both from one backup, or use another file"
         )

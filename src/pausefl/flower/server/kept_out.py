@@ -18,16 +18,16 @@ _TOLD = 3
 """How many names a message lists."""
 
 _MOD = (
-    "if privacy is wanted, the app needs the mod: ClientApp(mods=[PrivateUpdate()]); for selection without privacy "
-    "pass names='node'"
+    "if you want privacy, write ClientApp(mods=[PrivateUpdate()]) in the app; for selection without privacy, pass "
+    "names='node'"
 )
 _TODO = {
     "no mod": _MOD,
     "unready": (
         "name the owner's file: PrivateUpdate(owner=FILE) in a simulation, --node-config 'pausefl-owner=\"FILE\"' for "
-        "a SuperNode; 'pausefl owner init' makes one, and 'pausefl owner check FILE' tells what is wrong with it"
+        "a SuperNode; 'pausefl owner init' creates one, and 'pausefl owner check FILE' says what is wrong with it"
     ),
-    "not loaded": "install what the app imports where the nodes run, and start the run again",
+    "not loaded": "install what the app imports on the nodes, and start the run again",
     "registered": "names='registered' needs SuperNodes with keys: flwr supernode register KEY --name NAME",
     "key": "names='key' needs SuperNodes with keys: flower-superlink --enable-supernode-auth",
 }
@@ -73,7 +73,7 @@ def explained(faults: Sequence[Fault], names: str, known: Collection[str], silen
     parts = []
     if silent:
         have = "node has" if silent == 1 else "nodes have"
-        parts.append(f"{silent} connected {have} not said their names yet; wait longer, e.g. with wait=600.0")
+        parts.append(f"{silent} connected {have} not said their names yet; wait longer, for example with wait=600.0")
     for kind, count in Counter(fault.kind for fault in faults).most_common(_TOLD):
         said = next(fault.said for fault in faults if fault.kind == kind)
         nodes = "1 connected node is left out: it" if count == 1 else f"{count} connected nodes are left out: each"
@@ -81,6 +81,6 @@ def explained(faults: Sequence[Fault], names: str, known: Collection[str], silen
         if kind == "unknown":
             first = ", ".join(repr(name)[:50] for name in list(known)[:_TOLD])
             todo = f"the selector knows {first}{', …' if len(known) > _TOLD else ''}"
-            todo += ": give it the nodes' names, or pass newcomers='join'"
+            todo += "; give it the names of the nodes, or pass newcomers='join'"
         parts.append(f"{nodes} {said}" + (f"; {todo}" if todo else ""))
     return "; ".join(parts)

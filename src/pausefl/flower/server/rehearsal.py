@@ -36,6 +36,6 @@ def rehearse(
     slowest = max(taken.values(), default=0.0)
     log(INFO, "pausefl: rehearsal: %s of %s answered, the last after %.2f s", len(taken), len(nodes), slowest)
     if not taken:
-        log(WARNING, "pausefl: nobody rehearsed: the app needs a function app.query('rehearsal') below the mod, and "
-            "the owners' files must allow it, and nothing be released yet; the run begins without")  # fmt: skip
+        log(WARNING, "pausefl: nobody rehearsed, so the run begins without; a rehearsal needs a function "
+            "app.query('rehearsal') in the app, owners' files that allow it, and no release so far")  # fmt: skip
     return taken

@@ -153,10 +153,16 @@ def check_latency(latency: Latency, clients: int) -> None:
     """Refuse what is neither a name nor a model of as many clients."""
     if isinstance(latency, str):
         bound = "'round-trip', 'reported' (in simulations) or a latency model"
-        require(latency in ("round-trip", "reported"), "latency", latency, bound, "choose one")
+        require(latency in ("round-trip", "reported"), "latency", latency, bound, "'round-trip' is the default")
     else:
         found = len(latency) if hasattr(latency, "sample") else latency
-        require(found == clients, "latency model", found, f"one of {clients} clients", "a column per client")
+        require(
+            found == clients,
+            "latency model",
+            found,
+            f"one of {clients} clients",
+            "pass a model with a column per client",
+        )
 
 
 def latencies(

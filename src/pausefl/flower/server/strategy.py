@@ -120,36 +120,57 @@ class PauseStrategy(Strategy):
     ) -> None:
         if not isinstance(selector, Selector):
             raise InvalidValueError(
-                f"selector is a {type(selector).__name__}, but must be a pausefl.Selector; pass one"
+                f"selector is a {type(selector).__name__}, but must be a pausefl.Selector; pass PauseStrategy(inner, "
+                "selector)"
             )
         told = sorted(selector.policy.needs & frozenset(SIGNALS))
         if told:
             raise InvalidValueError(
                 f"policy is {selector.policy.name!r}, which needs the {' and '.join(told)} of each client, but the "
-                "clients of a Flower run do not tell it; choose a policy that needs no signal, such as 'pause'"
+                "clients of a Flower run do not tell it; use a policy that needs no signal, such as 'pause'"
             )
-        require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "choose one")
+        require(fewer in ("error", "smaller"), "fewer", fewer, "'error' or 'smaller'", "'smaller' plays smaller rounds")
         require(is_finite(wait) and wait >= 0.0, "wait", wait, "a number of seconds from 0", "60 is the default")
         answers.check_latency(latency, len(selector.cohort))
-        require(names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "choose one")
-        require(newcomers in get_args(Newcomers), "newcomers", newcomers, "'ignore' or 'join'", "choose one")
+        require(
+            names in get_args(Names), "names", names, f"one of {', '.join(get_args(Names))}", "'hello' is the default"
+        )
+        require(
+            newcomers in get_args(Newcomers),
+            "newcomers",
+            newcomers,
+            "'ignore' or 'join'",
+            "'join' lets new nodes take part",
+        )
         if newcomers == "join":
             fixed_list = "left out where newcomers join, because it is for a fixed list of clients"
             require(isinstance(latency, str), "latency", type(latency).__name__, "'round-trip' where newcomers join",
-                    "a model has a column per client")  # fmt: skip
+                    "a model has a column for each client of a fixed list")  # fmt: skip
             # Refused here, since a node that connects in mid-run would end it.
             alike = selector.reward.budgets.table.only is not None
-            require(alike, "schedule", "one per client", "the same for all where newcomers join", "pass one for all")
+            require(
+                alike,
+                "schedule",
+                "one per client",
+                "the same for all where newcomers join",
+                "pass one schedule for all",
+            )
             clustered = selector.problem().clusters is not None
-            require(not clustered, "clusters", "one per client", fixed_list, "leave out one of the two")
+            require(not clustered, "clusters", "one per client", fixed_list, "leave out clusters or newcomers")
         require(is_finite(poll) and poll > 0.0, "poll", poll, "a number of seconds above 0", "0.1 is the default")
         require(is_finite(over_select) and over_select >= 1.0, "over_select", over_select, "a number from 1",
                 "1.3 asks for 30 % more")  # fmt: skip
         whole = isinstance(close_after, int) and not isinstance(close_after, bool) and close_after >= 1
         require(close_after is None or whole, "close_after", close_after, "a whole number from 1", "None waits for all")
         fixed = deadline is None or isinstance(deadline, Deadline) or (is_finite(deadline) and deadline > 0.0)
-        require(fixed, "deadline", deadline, "seconds above 0 or a Deadline", "e.g. Deadline(quantile=0.9, slack=2.0)")
-        require(late in get_args(Late), "late", late, "'waste' or 'use'", "choose one")
+        require(
+            fixed,
+            "deadline",
+            deadline,
+            "seconds above 0 or a Deadline",
+            "for example Deadline(quantile=0.9, slack=2.0)",
+        )
+        require(late in get_args(Late), "late", late, "'waste' or 'use'", "'use' adds a late update to the next round")
         least = least_round(inner, selector.per_round)
         self._inner, self._selector, self._latency, self._names = inner, selector, latency, names
         self._fewer, self._poll, self._seed, self._rehearses = fewer, poll, seed, rehearse
@@ -204,7 +225,7 @@ class PauseStrategy(Strategy):
         log(INFO, "\t│\t├── checkpoint: %s", self._checkpoints.path or "none")
         if self._state.history:
             log(INFO, "\t│\t├── %s", self._state.history[-1].line())
-        log(INFO, "\t│\t└── budget gone: %s", ", ".join(sorted(map(str, self._state.exhausted))) or "nobody's")
+        log(INFO, "\t│\t└── budget is spent: %s", ", ".join(sorted(map(str, self._state.exhausted))) or "nobody's")
         self._inner.summary()
 
     def configure_train(
@@ -212,7 +233,9 @@ class PauseStrategy(Strategy):
     ) -> Iterable[Message]:
         """Choose the nodes, and let the inner strategy write their messages."""
         if self._timed is None or self._timed.grid is not grid:
-            raise OutOfOrderError("PauseStrategy must be started itself: call its start, put other strategies inside")
+            raise OutOfOrderError(
+                "PauseStrategy must be the outer strategy; call its own start, and put other strategies inside it"
+            )
         answers.check_latency(self._latency, len(self._selector.cohort))  # clients may have joined
         ready = self._available.ready(self._timed, server_round)
         if not ready:
@@ -241,7 +264,7 @@ class PauseStrategy(Strategy):
         """Learn from who answered when, and let the inner strategy aggregate what is sound."""
         chosen, exchange, model = self._selector.pending, self._exchange, self._state.model
         if chosen is None or exchange is None:
-            raise OutOfOrderError("aggregate_train was called with no open round; call start")
+            raise OutOfOrderError("aggregate_train was called with no open round; call start instead")
         weight = weight_key(self._inner)
         verdicts = self._judge(exchange, model, weight)
         sound = [one for one in verdicts if not one.fault]
@@ -346,7 +369,11 @@ class PauseStrategy(Strategy):
         """Say which replies nobody will fetch any more, and forget them."""
         if self._late.open:
             who = ", ".join(f"{client} (round {number})" for client, number in self._late.open[:20])
-            log(WARNING, "pausefl: the run ends before these answered; they may have paid in vain: %s", who)
+            log(
+                WARNING,
+                "pausefl: the run ends before these clients answered, so they may have spent budget for nothing: %s",
+                who,
+            )
         self._late.forget()
         self._state.open = []
 
@@ -406,8 +433,8 @@ class PauseStrategy(Strategy):
         if self._told_unprotected or not bare or (self._names == "node" and not wished):
             return
         self._told_unprotected = True
-        log(WARNING, "pausefl: %s of %s replies came without pausefl's mod, so these updates are NOT private: %s", bare,
-            len(sound), "if privacy is wanted, the app needs ClientApp(mods=[PrivateUpdate()])")  # fmt: skip
+        log(WARNING, "pausefl: %s of %s replies came without pausefl's mod, so these updates are NOT private; %s", bare,
+            len(sound), "if you want privacy, write ClientApp(mods=[PrivateUpdate()]) in the app")  # fmt: skip
 
     def _cut(self, exchange: Exchange) -> bool:
         """Say whether a round closed at its deadline, and not at the timeout."""

@@ -133,7 +133,8 @@ class ChosenGrid(Grid):
         self._looks += 1
         if self._looks > _PATIENCE:
             raise NotEnoughClientsError(
-                f"the inner strategy waits for more than the {len(self._nodes)} nodes chosen; lower its minimum counts"
+                f"the inner strategy waits for more than the {len(self._nodes)} nodes chosen; lower its "
+                "min_train_nodes and min_available_nodes"
             )
         return list(self._nodes)
 
@@ -148,7 +149,7 @@ class ChosenGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Refuse: what is sent behind the selector's back would not be counted."""
-        raise OutOfOrderError("an inner strategy sent messages while it was configured; return them instead")
+        raise OutOfOrderError("an inner strategy sent messages in configure_train; return them instead")
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Refuse, for the same reason."""

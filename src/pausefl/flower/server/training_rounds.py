@@ -55,7 +55,7 @@ class PlayedRound:
         picked = ", ".join(str(member) for member in self.members)
         late = f"; not waited for: {', '.join(self.late)}" if self.late else ""
         used = "".join(f"; {name} came late and counts {weight:.2g}" for name, weight in self.used.items())
-        wasted = "".join(f"; {name} paid in vain in round {number}" for name, number in self.wasted)
+        wasted = "".join(f"; {name} spent budget for nothing in round {number}" for name, number in self.wasted)
         said = f"round {self.round}: picked {picked} ({terms}); answered: {took or 'nobody'}"
         return f"{said}{refused}{late}{used}{wasted}"
 
@@ -180,7 +180,7 @@ def play(strategy: PauseStrategy, grid: TimedGrid, state: RunState, plan: Plan) 
         strategy.end_early()
     strategy.end()
     if state.rounds < plan.rounds:
-        log(WARNING, "pausefl: %s; the run ends after round %s, with its model", strategy.over(), state.rounds)
+        log(WARNING, "pausefl: %s, so the run ends after round %s and returns its model", strategy.over(), state.rounds)
     log(INFO, "pausefl: %s rounds, %.1f s", state.rounds, time.monotonic() - start)
     return replace(result, arrays=strategy.scored)
 
