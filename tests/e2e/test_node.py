@@ -90,7 +90,8 @@ class Site:
         words = ["node", "start", "--owner", str(self.owner), "--time-limit", "60", "--"]
         self.link._start("node", "pausefl", *words, "--insecure", "--superlink", self.link.address)
         until(
-            lambda: "guarded executor are running" in self.link.log("node").rpartition("reviewed apps may run")[2], "the node"
+            lambda: "guarded executor are running" in self.link.log("node").rpartition("reviewed apps may run")[2],
+            "the node",
         )
 
     def process(self, role: str) -> int:
