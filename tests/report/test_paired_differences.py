@@ -74,7 +74,9 @@ def test_times_count_up_to_the_end_of_the_shortest_run_that_never_gets_there(mad
 def test_a_run_that_has_no_such_number_is_not_compared_in_it(made: Made) -> None:
     groups = {"pause": [made([{"max_leakage": None}])], "random": [made([{}])]}
     assert [line.measure for line in paired_differences(groups, "pause")] == ["clock, s"]
-    with pytest.raises(ConfigError, match="--against is 'paus', but must be one of pause, random; name one of them"):
+    with pytest.raises(
+        ConfigError, match="--against is 'paus', but must be one of pause, random; pass one of these names"
+    ):
         paired_differences(groups, "paus")
 
 

@@ -66,7 +66,7 @@ def test_labels_are_found_by_the_name_of_the_table_and_by_that_of_the_run(made: 
     for wrong, words in (
         (["min=Ours"], "must be NAME=TEXT with one of the names mine, pause"),
         (["mine"], "must be NAME=TEXT"),
-        (["mine=x", "pause=x"], "--label calls 2 policies 'x'; give each a name of its own"),
+        (["mine=x", "pause=x"], "--label calls 2 policies 'x'; give each of them another name"),
         (["mine="], "--label calls 1 policies ''"),
     ):
         with pytest.raises(ConfigError, match=re.escape(words)):
@@ -86,7 +86,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--out", "x.pdf"], "a pdf file holds one chart; name it, for example --only accuracy-seconds"),
         (["--out", "x.pdf", "--format", "html"], "--format is 'html', but --out is 'x.pdf'; leave one of them out"),
-        (["--out", "x.doc"], "--out is 'x.doc', but must end in .html, .pdf, .svg or .png; name it so"),
+        (["--out", "x.doc"], "--out is 'x.doc', but must end in .html, .pdf, .svg or .png; for example report.html"),
         (["--out", "x"], "--out is 'x', but must end in .html"),
         (["--out", "x.pdf", "--only", "latency", "--only", "budget"], "--out is one file, but --only names 2 charts"),
         (["--format", "pdf", "--only", "latncy"], "did you mean 'latency'?"),

@@ -98,7 +98,7 @@ def test_every_section_says_how_to_read_it(study: Path) -> None:
         (["privacy.enabled=false"], {"leakage-max-round", "budget"}, "No run here bounds what it leaks."),
         (["learning.enabled=false"], {"accuracy-round", "fairness", "leakage-p90-round"}, "These runs train no model."),
         (["network.clients=1", "selection.per_round=1", "network.latency=normal"], {"picks-speed"},
-         "Nothing here tells"),
+         "These runs do not say how fast"),
         (["run.rounds=1"], set(), "Written by pausefl"),
         (["network.availability=bernoulli", "network.probability=0"], {"latency"}, "No round has been played."),
     ],

@@ -311,7 +311,7 @@ def test_intervals() -> None:
 
 
 def test_folders_without_studies_are_refused(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path, "holds no finished study"), (tmp_path / "none", "is no folder")):
+    for folder, words in ((tmp_path, "holds no finished study"), (tmp_path / "none", "is not a folder")):
         with pytest.raises(ConfigError, match=words):
             gather(folder)
 
@@ -359,9 +359,9 @@ def test_all_pairs_are_judged_at_one_time(tmp_path: Path) -> None:
     [
         (b"setting,seed,rounds\nx,0\n", "cut short"),
         (b"setting,seed,rounds\nx,0,1\n", "none of the tables"),
-        (b"beta,participation,g\n1,x,2\n", "no table of numbers"),
+        (b"beta,participation,g\n1,x,2\n", "is not a table of numbers"),
         (b"beta,participation,g\n1,nan,2\n", "participation is nan"),
-        (b"\xff\xfe\x00", "no table of numbers"),
+        (b"\xff\xfe\x00", "is not a table of numbers"),
     ],
 )
 def test_bad_rows_are_refused(tmp_path: Path, content: bytes, words: str) -> None:

@@ -128,7 +128,7 @@ def test_bad_settings_of_a_measurement_are_named(overrides: list[str], words: st
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"policies": ["pause"]}, "g-function compares no policies"),
+        ({"policies": ["pause"]}, "g-function does not compare policies"),
         ({"references": [Path("x.csv")]}, "has no accuracy"),
     ],
 )

@@ -96,7 +96,8 @@ def test_a_wrong_text_is_refused_in_one_line(
         ([], "--vary is 'missing', but must be given for one key or more; e.g. --vary"),
         (["--vary", "selection.alpha=1", "--vary", "selection.alpha=2"], "'selection.alpha twice'"),
         (["--vary", "selection.alpha=1", "--reach", "80"], "learning.enabled is false, but must be true for --reach"),
-        (["--vary", "selection.alpha=1", "--aim", "accuracy"], "must be true for --aim accuracy; set it, or --aim"),
+        (["--vary", "selection.alpha=1", "--aim", "accuracy"], "must be true for --aim "
+        "accuracy; set it to true, or pass --aim"),
         (["--vary", "selection.alpha=1", "--aim", "accuracy", "--reach", "9"], "has no effect on --aim accuracy"),
         (["--vary", "selection.alpha=1", "--most-leakage", "3", "--aim", "seconds", "--set", "privacy.enabled=false"],
          "privacy.enabled is false, but must be true for --most-leakage 3"),

@@ -63,7 +63,9 @@ def save_chart(chart: Any, path: Path) -> None:
     """Write a chart; the ending decides the format (.svg, .png)."""
     import vl_convert
 
-    require(path.suffix in (".png", ".svg"), "name of a chart", path.name, "something.png or .svg", "name it so")
+    require(
+        path.suffix in (".png", ".svg"), "name of a chart", path.name, "something.png or .svg", "for example chart.png"
+    )
     if path.suffix == ".png":
         path.write_bytes(vl_convert.vegalite_to_png(described(chart), scale=2.0))
     else:

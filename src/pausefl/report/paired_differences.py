@@ -62,7 +62,9 @@ def paired_differences(groups: Groups, reference: str, targets: Sequence[float] 
     A policy that has no seed in common with the reference is left out, and so is a measure that a run does not have.
     """
     if reference not in groups:
-        raise ConfigError(f"--against is {reference!r}, but must be one of {', '.join(groups)}; name one of them")
+        raise ConfigError(
+            f"--against is {reference!r}, but must be one of {', '.join(groups)}; pass one of these names"
+        )
     at_end = {name: {run.settings.run.seed: run for run in at_common_round(runs)} for name, runs in groups.items()}
     ours = at_end.pop(reference)
     pairs = {name: [(runs[seed], ours[seed]) for seed in sorted(runs) if seed in ours] for name, runs in at_end.items()}

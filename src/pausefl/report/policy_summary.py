@@ -56,14 +56,15 @@ def labelled(groups: Groups, labels: Sequence[str]) -> dict[str, list[RunData]]:
         exact = [name for name in meant if label.startswith(f"{name}=")]
         if len(exact or meant) != 1:
             raise ConfigError(
-                f"--label is {label!r}, but must be NAME=TEXT with one of the names {', '.join(groups)}; check it"
+                f"--label is {label!r}, but must be NAME=TEXT with one of the names {', '.join(groups)}; for example "
+                f"{next(iter(groups))}=Ours"
             )
         (name,) = exact or meant
         spelled = next(one for one in known[name] if label.startswith(f"{one}="))
         names[name] = label.removeprefix(f"{spelled}=").strip()
     for text, count in Counter(names.values()).items():
         if count > 1 or not text:
-            raise ConfigError(f"--label calls {count} policies {text!r}; give each a name of its own")
+            raise ConfigError(f"--label calls {count} policies {text!r}; give each of them another name")
     return {names[name]: [replace(run, name=names[name]) for run in runs] for name, runs in groups.items()}
 
 

@@ -38,9 +38,11 @@ class PrintSize:
 
     def __post_init__(self) -> None:
         if not 72.0 <= self.width <= 1440.0:
-            raise InvalidValueError(f"--width is {self.width / 72:g}in, but must be from 1in to 20in; choose another")
+            raise InvalidValueError(
+                f"--width is {self.width / 72:g}in, but must be from 1in to 20in; for example 3.5in"
+            )
         if not 4.0 <= self.font_size <= 40.0:
-            raise InvalidValueError(f"--font-size is {self.font_size:g}, but must be from 4 to 40; choose another")
+            raise InvalidValueError(f"--font-size is {self.font_size:g}, but must be from 4 to 40; for example 8")
 
 
 def points(length: str) -> float:
@@ -60,7 +62,9 @@ def write_figure(figure: Figure, path: Path, size: PrintSize) -> Path:
     require_charts()
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
-        raise ConfigError(f"{path.name} is to hold a figure, but must end in .pdf, .svg or .png; name it so")
+        raise ConfigError(
+            f"{path.name} is the name of a figure, but must end in .pdf, .svg or .png; for example figure.pdf"
+        )
     spec = printed(figure, size)
     path.parent.mkdir(parents=True, exist_ok=True)
     if form == "pdf":
@@ -94,7 +98,7 @@ def printed(figure: Figure, size: PrintSize) -> dict[str, Any]:
                 break
     raise ConfigError(
         f"--width is {size.width / 72:.2f}in, but {figure.name} does not fit with type of {size.font_size:g} points; "
-        "make it wider, or shorten names with --label"
+        "raise --width, or shorten names with --label"
     )
 
 

@@ -40,36 +40,38 @@ def progress_charts(progress: Progress) -> tuple[ProgressChart, ...]:
     return (
         ProgressChart(
             "run-accuracy", "Accuracy", "Accuracy over rounds", "Higher is better.",
-            draw.accuracy_chart, accuracy_rows, "Nobody has measured an accuracy.",
+            draw.accuracy_chart, accuracy_rows, "No accuracy was measured.",
         ),
         ProgressChart(
             "run-seconds", "Time per round", "Seconds of each round",
-            f"How long a round took{clock}. Where a point stands for several rounds, the line is their mean and the "
-            "shade reaches up to the longest of them.",
+            f"This is how long each round took{clock}. Where a point stands for several rounds, the line is their "
+            "mean, "
+            "and the shade reaches up to the longest of them.",
             draw.seconds_chart, seconds_rows, "No round was timed.",
         ),
         ProgressChart(
             "run-budgets", "Budget left", "Budget of each client over rounds" if few else "Budgets over rounds",
-            ("Each line is a client. " if few else "The clients with the least, a middling and the most budget left. ")
+            ("Each line is a client. " if few else "The lines are the clients with the least, the median and the most "
+            "budget left. ")
             + "Every update that a client sends costs some of its budget. Points are red below "
             f"{100 * NEAR_END:g} %.",
             draw.budget_chart, budget_rows, "This run has no budget.",
         ),
         ProgressChart(
             "run-latency", "How long clients take", "Answers of each client",
-            f"The slowest {SLOWEST} clients at most, the slowest first. The dot is the mean, the bar reaches from the "
-            "fastest answer to the slowest, and the red stroke shows the latest answers.",
+            f"These are at most the {SLOWEST} slowest clients, the slowest first. The dot is the mean. The bar reaches "
+            "from the fastest answer to the slowest. The red stroke shows the latest answers.",
             draw.latency_chart, latency_rows, "No client has answered yet.",
         ),
         ProgressChart(
             "run-faults", "What went wrong", "Requests without a useful answer",
-            "How many requests of a round had no answer, were not waited for, or were refused by the client.",
-            draw.faults_chart, fault_rows, "Nothing has gone wrong: every client that was asked has answered.",
+            "The bars count the requests of a round that had no answer, came too late, or were refused by the client.",
+            draw.faults_chart, fault_rows, "Nothing has gone wrong. Every client that was asked has answered.",
         ),
         ProgressChart(
             "run-picks", "Who took part when", "Rounds of each client" if few else "Clients that took part",
-            "Darker: the client took part in more of these rounds." if few
-            else "How many of the clients have taken part at least once.",
+            "A darker field means that the client took part in more of these rounds." if few
+            else "The line shows how many of the clients have taken part at least once.",
             draw.picks_chart if few else draw.reach_chart, pick_rows if few else reach_rows, "No round was played.",
         ),
     )  # fmt: skip
@@ -205,15 +207,15 @@ def progress_report(progress: Progress, title: str) -> Report:
                "least budget left, %")  # fmt: skip
     glance = ReportSection(
         "glance", "At a glance",
-        "After the last round: accuracy is the mean score of the last ten rounds. Requests are all that clients were "
-        "asked for in all rounds.",
+        "The numbers are those after the last round. Accuracy is the mean score of the last ten rounds. Requests are "
+        "counted over all rounds.",
         table=Table(columns, [row]),
     )  # fmt: skip
     return Report(
         title, [head.title], [glance, *progress_sections(progress)],
         [f"{head.kind} run", f"{head.clients:,} clients", rounds_text(progress) + " rounds"],
         [("Budgets", "what is left is the server's estimate. Only a client's own ledger knows what was spent")],
-        footer="Rounds are merged into points where there are many.",
+        footer="If there are many rounds, one point stands for several of them.",
     )  # fmt: skip
 
 

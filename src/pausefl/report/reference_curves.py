@@ -39,11 +39,15 @@ def _records(path: Path) -> list[dict[str, Any]]:
             ours: next((n for n in names if n in (rows[0] if rows else {})), None) for ours, names in COLUMNS.items()
         }
         if given["round"] is None or given["seconds"] is None:
-            raise ConfigError(f"{path} lacks a column round or seconds; it needs a line per round under such headings")
+            raise ConfigError(
+                f"{path} lacks a column round or seconds; write these headings, and below them a line per round"
+            )
         return [
             {ours: float(row[name]) for ours, name in given.items() if name is not None and row[name]} for row in rows
         ]
     except (OSError, UnicodeDecodeError, ValueError, TypeError, csv.Error) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path} cannot be read as a reference curve ({error}); it needs numbers as CSV") from None
+        raise ConfigError(
+            f"{path} cannot be read as a reference curve ({error}); write it as CSV with numbers"
+        ) from None

@@ -70,8 +70,9 @@ class Report:
     configuration: Sequence[tuple[str, Sequence[str]]] = ()
     """Whose settings, and a line for each of them."""
     footer: str = (
-        "Curves are means over seeds, their bands reach from the lowest seed to the highest; numbers with ± are mean "
-        "and standard deviation over seeds."
+        "Curves are means over seeds, and their bands reach from the lowest seed to the highest. Numbers with ± are "
+        "the "
+        "mean and the standard deviation over seeds."
     )
 
     def figures(self) -> dict[str, Figure]:
@@ -83,7 +84,7 @@ class Report:
         found = self.figures()
         for name in names:
             if name not in found:
-                mend = did_you_mean(name, found, "choose among them")
+                mend = did_you_mean(name, found, "use one of these names")
                 raise ConfigError(f"chart is {name!r}, but must be one of {', '.join(found)}; {mend}")
         kept = [[figure for figure in section.figures if figure.name in names] for section in self.sections]
         sections = [

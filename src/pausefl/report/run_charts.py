@@ -39,8 +39,8 @@ def _accuracy(groups: Groups) -> ReportSection:
         figure for x in _X for figure in _curve(groups, x, "accuracy", "accuracy", "Accuracy {}", "test accuracy, %")
     ]
     reading = (
-        f"Higher and further left is better. Accuracy is the mean of the last {SMOOTH} rounds; "
-        "time is what the slowest member of each round took, added up."
+        f"Higher and further left is better. Accuracy is the mean of the last {SMOOTH} rounds. "
+        "Time adds up what the slowest member of each round took."
     )
     return ReportSection("accuracy", "Accuracy", reading if found else "These runs train no model.", found)
 
@@ -56,11 +56,12 @@ def _leakage(groups: Groups, limit: float | None) -> ReportSection:
         )
     ]
     reading = (
-        "Lower is better. Every pick of a client spends some of its epsilon, less each time, and never more than the "
-        "budget in all; what one epsilon covers is said at the top."
+        "Lower is better. Every pick of a client spends some of its epsilon, each time a little less. All picks "
+        "together "
+        "never spend more than the budget. The top of the page says what one epsilon covers."
     )
     if not any(run.config is not None and run.config.learning.enabled for runs in groups.values() for run in runs):
-        reading += " Nothing was released here: this is what training would have spent."
+        reading += " Nothing was released here. This is what training would have spent."
     return ReportSection(
         "leakage", "Leakage", reading if found else "No run here bounds what it leaks.", found, columns=3
     )
@@ -77,17 +78,24 @@ def _picks(groups: Groups) -> ReportSection:
             draw = partial(bar_chart, rows, list(groups), x, "took part in % of rounds", "average client")
             found.append(Figure(f"picks-{name}", f"Who took part, by {words}", draw, fluid=False))
     reading = (
-        "In how many rounds (percent) clients took part. Bars above the dotted average on the left: this policy "
-        "favours fast clients, or those with little data. Every panel has its own scale."
+        "The bars show in how many rounds (percent) clients took part. If the bars on the left are above the dotted "
+        "average, the policy favours fast clients, or clients with little data. Every panel has its own scale."
     )
-    return ReportSection("picks", "Who took part", reading if found else "Nothing here tells the clients apart.", found)
+    return ReportSection(
+        "picks",
+        "Who took part",
+        reading if found else "These runs do not say how fast their clients are, or how much data they have.",
+        found,
+    )
 
 
 def _latency(groups: Groups) -> ReportSection:
     rows = latency_histogram(groups)
     draw = partial(bar_chart, rows, list(groups), "round latency, s", "% of rounds", "median", across="x")
     found = [Figure("latency", "How long a round takes", draw, fluid=False)] if rows else []
-    reading = "The share of rounds (percent) that took so long; the dotted line is the median. Left is faster."
+    reading = (
+        "The bars show the share of rounds (percent) that took so long. The dotted line is the median. Left is faster."
+    )
     return ReportSection("latency", "Round latency", reading if found else "No round has been played.", found)
 
 
@@ -96,8 +104,10 @@ def _budget(groups: Groups) -> ReportSection:
     lines = _lines(groups, partial(ranked, of=RunData.budget_left))
     found = [curve_figure("budget", "Budget left at the end", lines, axes)] if lines else []
     reading = (
-        "Each client's unspent epsilon after the last round, clients in order. A level line means that all "
-        "clients paid alike; a line near 0 on the left means that some have next to nothing left to give."
+        "The curve shows the unspent epsilon of each client after the last round, with the clients in order. A level "
+        "line "
+        "means that all clients paid the same. A line near 0 on the left means that some clients have almost nothing "
+        "left."
     )
     return ReportSection("budget", "Remaining budget", reading if found else "No run here has a budget.", found)
 
@@ -107,8 +117,9 @@ def _fairness(groups: Groups) -> ReportSection:
     lines = _lines(groups, partial(ranked, of=RunData.client_accuracy))
     found = [curve_figure("fairness", "Accuracy per client", lines, axes)] if lines else []
     reading = (
-        "The final model's accuracy on each client's own data, clients in order. High and level is fair; a line that "
-        "starts low on the left leaves some clients behind."
+        "The curve shows the accuracy of the final model on each client's own data, with the clients in order. A high "
+        "and "
+        "level line is fair. If a line starts low on the left, the model is bad for some clients."
     )
     nothing = "No finished run knows its clients' accuracies."
     return ReportSection("fairness", "Fairness", reading if found else nothing, found)
@@ -126,8 +137,8 @@ def _terms(groups: Groups) -> ReportSection:
         if term in present
     ]  # fmt: skip
     reading = (
-        f"What each term of the reward gave to the chosen set, mean of {SMOOTH} rounds. PAUSE maximises their sum, and "
-        "SA-PAUSE nearly; the others do not look at it, and show what that costs."
+        f"The curves show what each term of the reward gave to the chosen set, as the mean of {SMOOTH} rounds. PAUSE "
+        "maximises the sum of the terms, and SA-PAUSE nearly does. The others ignore the sum, and show what that costs."
     )
     return ReportSection(
         "terms", "What drove the choice", reading if found else "No round has a reward.", found, columns=3

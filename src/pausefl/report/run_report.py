@@ -18,11 +18,12 @@ from pausefl.runs.run_data import RunData
 
 _LONGEST = 200
 _GLANCE = (
-    "After the last round: accuracy is the mean score of the last ten rounds, the clock adds up what the slowest "
-    "member of each round took, leakage is the most that any client spent in any seed, and the last columns tell how "
-    "the model serves the clients' own data."
+    "The numbers are those after the last round. Accuracy is the mean score of the last ten rounds. The clock adds up "
+    "what the slowest member of each round took. Leakage is the most that any client spent in any seed. The last "
+    "columns "
+    "tell how accurate the model is on the clients' own data."
 )
-_WASTED = " Wasted releases were paid for by clients and never used."
+_WASTED = " Wasted releases are those that clients paid for and nobody used."
 _TIMES = f"Smaller is better. {EXPLAINED}"
 
 

@@ -58,9 +58,9 @@ def gather(folder: Path) -> Evidence:
     tables: dict[str, MeasuredRows] = {}
     unfinished = []
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder; name one with a folder per study")
+        raise ConfigError(f"{folder} is not a folder; pass one that holds a folder per study")
     if any(next(folder.glob(inside), None) for inside in ("*/seed-*", "seed-*", FILE, *METRICS)):
-        raise ConfigError(f"{folder} is one study, or a part of one; name the folder of studies above it")
+        raise ConfigError(f"{folder} is one study, or a part of one; pass the folder above it, which holds all studies")
     for path in sorted(p for p in folder.iterdir() if p.is_dir()):
         if (path / FILE).exists():
             tables[path.name] = read_rows(path / FILE)
@@ -75,7 +75,9 @@ def gather(folder: Path) -> Evidence:
                 raise ConfigError(f"{path} has two runs of {run.name} with seed {seed}; move one of them away")
             seeds[seed] = run
     if not runs and not tables:
-        raise ConfigError(f"{folder} holds no finished study; name a folder with a folder per study, as in results/")
+        raise ConfigError(
+            f"{folder} holds no finished study; pass a folder that holds a folder per study, such as results/"
+        )
     for study, policies in runs.items():
         _require_one_study(study, [run for seeds in policies.values() for run in seeds.values()])
     return Evidence(runs, tables, unfinished)

@@ -33,14 +33,14 @@ def load_study(name: str) -> Study:
         content = read_toml(path)
     else:
         known = study_names()
-        hint = did_you_mean(path.stem, known, "check it")
+        hint = did_you_mean(path.stem, known, "check the path of the file")
         raise ConfigError(f"study is {name!r}, but must be a TOML file or one of {', '.join(known)}; {hint}")
     about = content.pop("study", None)
     if not isinstance(about, Mapping):
-        raise ConfigError(f"{name} has no [study] section; copy one of the paper's")
+        raise ConfigError(f"{name} has no [study] section; add one with title and policies")
     for section, values in content.items():
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{section} is {values!r}, but must be a section such as [{section}]; mend the file")
+            raise ConfigError(f"{section} is {values!r}, but must be a section; write [{section}] above its keys")
     kind = MeasuredStudy if "measures" in about else TrainedStudy
     return kind.read(path.stem if path.suffix else name, about, content)
 

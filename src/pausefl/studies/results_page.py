@@ -46,7 +46,8 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
     known = [name for name in study_names() if name in found]
     if not known:
         raise ConfigError(
-            f"{folder} has {', '.join(sorted(found))}, but no folder named like a study of the paper; rename"
+            f"{folder} has {', '.join(sorted(found))}, but no folder named like a study of the paper; rename them as "
+            "'pausefl study --list' does"
         )
     left_out = [*sorted(found - set(known)), *(f"{name} (not finished)" for name in evidence.unfinished)]
     if left_out:

@@ -76,7 +76,11 @@ class TrainedStudy(Study):
         """Return the run of one policy and seed, with the options of all policies; no code of the user's is needed."""
         plain, _, rest = policy.partition(" ")
         if rest not in _VARIANTS:
-            known = "; the policy is called 'sa-pause-as-published'" if rest == "(as published)" else "; mend it"
+            known = (
+                "; the policy is called 'sa-pause-as-published'"
+                if rest == "(as published)"
+                else "; write one of these, or the name alone"
+            )
             may = " or ".join(repr(variant) for variant in _VARIANTS if variant)
             raise ConfigError(f"policy is {policy!r}, but only {may} may follow a name{known}")
         chosen = [f"selection.policy={plain}", f"run.seed={seed}", *_VARIANTS[rest]]
@@ -97,14 +101,14 @@ class TrainedStudy(Study):
         for policy in policies:
             if policy not in self.about.policies:
                 known = ", ".join(self.about.policies)
-                raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; name one of them")
+                raise ConfigError(f"--policy is {policy!r}, but {self.name} has {known}; pass one of these names")
         count = (1 if scale == "smoke" else self.about.seeds) if seeds is None else seeds
         require(count >= 1, "--seeds", count, "1 or more", "run at least one")
         every = [self.with_all_options(policy, 0, scale, overrides).selection for policy in self.about.policies]
         taken = {name for selection in every for name in own_options(selection)}
         for name in every[0].options:
             if name not in taken:
-                raise ConfigError(f"selection.options has {name!r}, but none of the policies takes it; leave it out")
+                raise ConfigError(f"selection.options has {name!r}, but none of the policies takes it; remove it")
         return [
             Task(
                 _with_own_options(self.with_all_options(policy, seed, scale, overrides)),

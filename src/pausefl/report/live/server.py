@@ -61,7 +61,8 @@ class LiveServer(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except OSError as error:
             raise ConfigError(
-                f"{host} port {port} cannot be opened ({error.strerror}); give another --host or --port (0: a free one)"
+                f"{host} port {port} cannot be opened ({error.strerror}); pass another --host or --port (--port 0 "
+                "picks a free port)"
             ) from None
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server_address[1]}/" + (f"?token={self.token}" if self.token else "")

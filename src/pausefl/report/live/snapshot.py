@@ -41,7 +41,11 @@ def snapshot(follower: Follower, pace: Pace) -> dict[str, Any]:
     progress.settle()
     finished = progress.head.finished
     if pace.quiet and not finished:
-        found.append(Alarm("quiet", f"Nothing new for {duration(pace.since())}. Is the run still alive?"))
+        found.append(
+            Alarm(
+                "quiet", f"The run has written nothing for {duration(pace.since())}. Check whether it is still alive."
+            )
+        )
     found += alarms(progress) if progress.rounds else []
     return {
         "form": "few" if progress.lines else "many",
@@ -80,8 +84,8 @@ def _end(progress: Progress, pace: Pace) -> str:
         return "finished"
     left = pace.remaining(progress.head.planned)
     if left is not None:
-        return f"about {duration(left)} to go"
-    return "the number of rounds is not known" if progress.head.planned is None else "time to go is not known yet"
+        return f"about {duration(left)} left"
+    return "the number of rounds is not known" if progress.head.planned is None else "the time left is not known yet"
 
 
 def _now(follower: Follower, progress: Progress) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _refused(progress: Progress) -> Alarm | None:
     if not found:
         return None
     said = _listed([f"{name} ({why})" for name, why in found.items()])
-    return Alarm("refused", f"The server refused these in the latest round: {said}.", tuple(found))
+    return Alarm("refused", f"These clients refused in the latest round: {said}.", tuple(found))
 
 
 def _budgets(progress: Progress) -> list[Alarm]:

@@ -84,9 +84,21 @@ def play_bandit(
     selector: Selector, network: LatencyModel, rounds: int, seed: int, tau_min: Seconds
 ) -> Iterator[BanditRound]:
     """Play rounds one after the other; the latencies of a round depend on (seed, round) only, not on the policy."""
-    require(len(network) == len(selector.cohort), "clients", len(network), str(len(selector.cohort)), "match the two")
+    require(
+        len(network) == len(selector.cohort),
+        "clients",
+        len(network),
+        str(len(selector.cohort)),
+        "pass as many clients as the selector has",
+    )
     size = selector.policy.size
-    require(size == "exactly m", "policy size", size, "exactly m", "regret compares sets of the genie's size")
+    require(
+        size == "exactly m",
+        "policy size",
+        size,
+        "exactly m",
+        "use such a policy, because the genie's sets have m members",
+    )
     mean_speed = network.mean_speed(tau_min)
     for _ in range(rounds):
         problem = selector.problem()
@@ -99,7 +111,7 @@ def play_bandit(
 
 
 def _known(problem: Problem, mean_speed: FloatArray) -> Objective:
-    require(problem.phi is None, "phi", "set", "None", "regret is measured against the exact optimum")
+    require(problem.phi is None, "phi", "set", "None", "leave phi out, because regret needs the exact optimum")
     return Objective(mean_speed, problem.terms().score, problem.per_round, problem.clusters, problem.reward.collision)
 
 

@@ -43,7 +43,7 @@ def write_rows(measurement: Measurement, folder: Path, progress: Progress = lamb
     settings = json.dumps(measurement.model_dump(), indent=1) + "\n"
     kept = folder / "settings.json"
     if kept.exists() and kept.read_text(encoding="utf-8") != settings:
-        raise ConfigError(f"{folder} holds rows of other settings; name another folder, or delete this one")
+        raise ConfigError(f"{folder} holds rows of other settings; use another folder, or delete this one")
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(kept, settings)
     rows = (
@@ -88,7 +88,7 @@ def read_rows(path: Path) -> MeasuredRows:
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path} is no table of numbers ({error}); measure it again") from None
+        raise ConfigError(f"{path} is not a table of numbers ({error}); measure it again") from None
 
 
 def _value(column: str, text: str, of: type[float] | type[str]) -> float | str:
@@ -108,7 +108,9 @@ class AboutMeasuring(About):
     @classmethod
     def _known(cls, kind: str) -> str:
         if kind not in KINDS:
-            raise ValueError(f"study.measures is {kind!r}, but must be one of {', '.join(KINDS)}; choose one")
+            raise ValueError(
+                f"study.measures is {kind!r}, but must be one of {', '.join(KINDS)}; set it to one of these"
+            )
         return kind
 
 
@@ -126,7 +128,9 @@ class MeasuredStudy(Study):
         checked = validated(AboutMeasuring, about, "study")
         for section in sections:
             if section != checked.measures:
-                raise ConfigError(f"{name} has a section [{section}], but measures {checked.measures}; remove it")
+                raise ConfigError(
+                    f"{name} has a section [{section}], but measures {checked.measures}; remove that section"
+                )
         study = cls(name, checked, sections.get(checked.measures, {}))
         study.measurement("full")
         return study
@@ -139,7 +143,7 @@ class MeasuredStudy(Study):
         for override in [*size, *overrides]:
             key, found, text = override.partition("=")
             if not found:
-                raise ConfigError(f"override is {override!r}, but must look like key=value; e.g. seeds=2")
+                raise ConfigError(f"override is {override!r}, but must look like key=value; for example seeds=2")
             settings[key.strip().removeprefix(f"{kind}.")] = value_of(text.strip())
         if seeds is not None and "seeds" in KINDS[kind].model_fields:
             settings["seeds"] = seeds
@@ -147,9 +151,9 @@ class MeasuredStudy(Study):
 
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Measure anew, and report on the rows."""
-        given, nothing = len(order.references), f"{self.name} has no accuracy or leakage"
+        given, nothing = len(order.references), f"leave it out, because {self.name} has no accuracy or leakage"
         require(not given, "number of --reference", given, "0 here", nothing)
-        require(not order.policies, "--policy", order.policies, "left out", f"{self.name} compares no policies")
+        require(not order.policies, "--policy", order.policies, "left out", f"{self.name} does not compare policies")
         measurement = self.measurement(order.scale, order.seeds, order.overrides)
         rows = write_rows(measurement, order.out, progress)
         report = measurement.report(rows, self.about.title_at(order.scale))

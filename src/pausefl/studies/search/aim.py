@@ -78,11 +78,13 @@ class Aim:
         trains, bounded = config.learning.enabled, config.privacy.enabled
         if not trains and (self.kind == "accuracy" or self.reach is not None):
             what = "--aim accuracy" if self.reach is None else f"--reach {self.reach:g}"
-            raise ConfigError(f"learning.enabled is false, but must be true for {what}; set it, or --aim seconds")
+            raise ConfigError(
+                f"learning.enabled is false, but must be true for {what}; set it to true, or pass --aim seconds"
+            )
         if not bounded and self.most_leakage is not None:
             raise ConfigError(
-                f"privacy.enabled is false, but must be true for --most-leakage {self.most_leakage:g}; set it, or "
-                "leave the option out"
+                f"privacy.enabled is false, but must be true for --most-leakage {self.most_leakage:g}; set it to true, "
+                "or leave the option out"
             )
 
     def quantities(self, config: Config) -> list[Quantity]:

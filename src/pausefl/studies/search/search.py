@@ -139,11 +139,12 @@ class Search:
         require_possible(self.space, self._try)
         self.aim.require_possible(self.base)
         out.mkdir(parents=True, exist_ok=True)
-        with only_writer(out / "lock", out, "name another folder with --out"), processes(jobs) as pool:
+        with only_writer(out / "lock", out, "pass another folder with --out"), processes(jobs) as pool:
             result = _Play(self, out, data_dir, jobs, pool, watch).everything()
             if result.trials and all(trial.state == "refused" for trial in result.trials):
                 raise ConfigError(
-                    f"none of the {len(result.trials)} trials could be run; the first: {result.trials[0].why}"
+                    f"none of the {len(result.trials)} trials could be run; the first one failed because "
+                    f"{result.trials[0].why}"
                 )
             self._write_files(result, out)
         return result

@@ -60,11 +60,13 @@ def read_subject(
         content = read_toml(path)
         if "study" not in content:
             if scale is not None:
-                raise ConfigError(f"--scale is {scale!r}, but {name} is no study; leave it out, or --set run.rounds=…")
+                raise ConfigError(
+                    f"--scale is {scale!r}, but {name} is not a study; leave it out, or pass --set run.rounds=…"
+                )
             return Subject(path.stem, content, overrides, policy, "full")
     study = load_study(name)
     if not isinstance(study, TrainedStudy):
-        raise ConfigError(f"{name} trains nothing, so there is nothing to tune; name a run, or a study with policies")
+        raise ConfigError(f"{name} trains nothing, so there is nothing to tune; pass a run, or a study with policies")
     return Subject(study.name, study, overrides, policy, scale or "half")
 
 

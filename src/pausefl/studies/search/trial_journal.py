@@ -68,7 +68,7 @@ class TrialJournal:
                 load_if_exists=True,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path} is damaged ({shown(error)}); name another folder with --out") from None
+            raise ConfigError(f"{path} is damaged ({shown(error)}); pass another folder with --out") from None
         self._single = objectives == 1
         self._space = space
         self._grid = grid
@@ -86,7 +86,7 @@ class TrialJournal:
             said = "; ".join(
                 f"{name} = {shown(there)} there, {shown(here)} here" for name, (there, here) in other.items()
             )
-            raise ConfigError(f"{folder} holds another search ({said}); name another folder with --out")
+            raise ConfigError(f"{folder} holds another search ({said}); pass another folder with --out")
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials so far, by number; those that wait for their turn are not among them."""

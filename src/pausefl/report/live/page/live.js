@@ -73,14 +73,14 @@ async function draw(news) {
 }
 
 function members(now) {
-  by("now-title").textContent = now.under_way ? `In round ${now.round} now` : now.round ? `In round ${now.round}, the latest` : "In the round";
+  by("now-title").textContent = now.under_way ? `Clients in round ${now.round}, which is running` : now.round ? `Clients in round ${now.round}, the latest one` : "Clients in the round";
   const chips = make("div", "", "chips");
   for (const one of now.members) {
     const said = now.under_way ? one.name : one.fault ? `${one.name}: ${one.fault}` : one.seconds == null ? one.name : `${one.name}: ${seconds(one.seconds)}`;
     chips.append(make("span", said, `chip${one.fault ? " wrong" : ""}${now.under_way ? " busy" : ""}`));
   }
   if (now.more) chips.append(make("span", `and ${now.more} more`, "chip"));
-  by("now").replaceChildren(now.members.length ? chips : make("p", "Nobody yet.", "reading"));
+  by("now").replaceChildren(now.members.length ? chips : make("p", "No client yet.", "reading"));
 }
 
 function seconds(value) {
@@ -118,7 +118,7 @@ function alarmed(found, state) {
     made.dataset.clients = (alarm.clients ?? []).join(" ");
     return made;
   });
-  if (!shown.length) shown.push(make("p", state === "finished" ? "The run is finished. Nothing needs a look." : "Nothing needs a look.", "alarm none"));
+  if (!shown.length) shown.push(make("p", state === "finished" ? "The run is finished. Nothing needs your attention." : "Nothing needs your attention.", "alarm none"));
   const before = [...by("alarms").children].map((one) => one.textContent).join("\n");
   if (before !== shown.map((one) => one.textContent).join("\n")) by("alarms").replaceChildren(...shown);
 }
@@ -140,7 +140,7 @@ async function tell(news) {
   by("progress").textContent = said.join(" · ");
   document.title = `${news.said} rounds: pausefl watch`;
   members(news.now);
-  fill("slow", news.slow, ["client", "seconds", "answers"], (one) => [one.name, seconds(one.seconds), `${one.answered} of ${one.asked}`], "Nobody has answered yet.");
+  fill("slow", news.slow, ["client", "seconds", "answers"], (one) => [one.name, seconds(one.seconds), `${one.answered} of ${one.asked}`], "No client has answered yet.");
   fill("budgets", news.budgets, ["client", "", "left"], (one) => [one.name, meter(one.left), `${(100 * one.left).toFixed(0)} %`], "This run has no budget, or none is known yet.");
   await draw(news);
   document.documentElement.dataset.rounds = String(news.rounds);
@@ -167,5 +167,5 @@ source.onmessage = (event) => {
 source.onerror = () => {
   by("link").textContent = source.readyState === EventSource.CLOSED
     ? "The connection is lost. Start 'pausefl watch' again, and open the address that it prints."
-    : "The connection is lost. The page tries again.";
+    : "The connection is lost. The page will try again.";
 };
