@@ -75,7 +75,7 @@ class PrivateUpdate:
     Put it first in the list of mods of the ``ClientApp``, not on one function.
 
     Law: that of :class:`~pausefl.owner.gate.Gate`, through which every answer goes.  The app gets a copy of the
-    message, and of what it returns only tensors and numbers are looked at.
+    message.  Of its answer, only tensors and numbers are read.
 
     >>> from flwr.clientapp import ClientApp
     >>> app = ClientApp(mods=[PrivateUpdate()])

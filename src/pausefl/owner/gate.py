@@ -57,15 +57,15 @@ class Gate:
         run: The name of the run.  In a simulation each run has a ledger of its own.
         log: The owner's own log.  Nothing of it leaves.
 
-    Law: a training request is charged in the ledger, durably, before the data is touched; a release name is charged
-    once, and asked for again it gives the stored bytes or a refusal.  For a given request and a given state of ledger
-    and kept replies, everything in the answer but the noised arrays is the same, whatever the data and whether or not
-    training failed: whether it fails may depend on the data, and anything that shows it would be a bit without noise.
-    So a training that fails sends the noise of an unchanged model, and its reason is written to ``log`` alone; and no
-    number of the app leaves.  Only in a simulation the owner may allow some.
+    Law: a training request is charged in the ledger, durably, before the data is touched.  A release name is charged
+    once.  A second request for it gets the stored bytes, or a refusal.  For a given request and a given state of ledger
+    and kept replies, everything in the answer except the noised arrays is the same, whatever the data is and whether or
+    not training failed.  The reason is that a failure may depend on the data, so anything that shows it would leak a
+    bit without noise.  If training fails, the gate therefore sends the noise of an unchanged model, and writes the
+    reason to ``log`` only.  No number of the app leaves.  Only in a simulation, the owner may allow some.
 
     Where single records are protected, the noise hides one record and not the whole sum, so the arrays do show that
-    training failed.  That no single record can make it fail is for the app to see to.
+    training failed.  The app must make sure that no single record can make it fail.
     """
 
     __slots__ = ("_ledger", "_log", "_owner", "_replies")
@@ -82,7 +82,7 @@ class Gate:
         return self._ledger.checked_releases().get(self._owner.name, 0)
 
     def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
-        """Charge, train and release; or return once more what left for this request."""
+        """Charge, train and release; or return again what left for this request before."""
         owner, mechanism, noise = self._owner, self._owner.mechanism, SecureNoise()
         # Check.
         with refusing("bad-request", Exception):

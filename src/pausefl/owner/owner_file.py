@@ -178,12 +178,12 @@ class _File(Section):
 
 
 def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
-    """Read and validate the file; links are followed, so that every way to it leads to the same ledger.
+    """Read and validate the file; links are followed, so that every path to it leads to the same ledger.
 
     Args:
         path: The owner's file.
-        node: The node's configuration.  In a simulation ``{key}`` in the name stands for one of its values; without a
-            configuration it stays as it is.
+        node: The node's configuration.  In a simulation, ``{key}`` in the name stands for one of its values.  Without a
+            configuration, the name stays as it is.
     """
     path = Path(os.path.realpath(path))
     require_readable(path, "owner's file")

@@ -43,7 +43,7 @@ class Refused(PauseError):  # noqa: N818 - an answer, not a defect
     Args:
         reason: One of the fixed reasons.  It may leave.
         detail: The message for the owner's own log.  It never leaves.
-        releases: How many releases of this data there are in all, where that is told.  It may leave.
+        releases: How many releases of this data there are in all, if that is told.  It may leave.
     """
 
     def __init__(self, reason: Reason, detail: str, releases: int | None = None) -> None:
@@ -67,9 +67,9 @@ class TrainingRequest:
     Args:
         run: The name of the run, 1 to 64 letters, digits, ``.``, ``_`` or ``-``.
         round: The number of the round.
-        action: Tells several releases of one round apart.
-        epsilon: The most epsilon that the server wants; None asks for nothing.
-        clip: The largest clip that the server wants; None asks for nothing.
+        action: A text that distinguishes several releases of one round.
+        epsilon: The largest epsilon that the server wants; None leaves it to the owner.
+        clip: The largest clip that the server wants; None leaves it to the owner.
 
     >>> TrainingRequest(run="trial", round=3).release
     'trial/3'
@@ -109,7 +109,7 @@ class Reply:
         arrays: The noised tensors.
         numbers: The owner's own numbers, from the owner's file.
         releases: How many releases of this data there are in all.
-        seconds: How long training took.  It is told in simulations only.
+        seconds: How long training took.  Only simulations tell it.
         replayed: Whether the arrays left once before.
         level: How loud the arrays are.  This follows from the owner's mechanism, the epsilon and the model's dimension,
             and not from the data.

@@ -50,12 +50,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What was leaked in all.  Of two bounds at the same delta the smaller counts, and ``method`` says which it is.
+    """What was leaked in all; of two bounds at the same delta the smaller one counts, and ``method`` names it.
 
-    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than the
-    delta asked for.  It holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if
-    whether to go on was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of
-    the whole schedule) is the promise.
+    The sum has its own delta, which is the sum of the releases' deltas.  So it counts only if this is not larger than
+    the delta that you asked for.  The sum holds whenever you stop.  The tight bound is for a list of releases that was
+    fixed beforehand.  If somebody looked at the releases to decide whether to go on, the tight bound is only an
+    estimate, and the sum (or the tight bound of the whole schedule) is the promise.
     """
 
     releases: int
@@ -66,7 +66,7 @@ class Leakage:
 
     @property
     def method(self) -> Literal["sum", "pld"]:
-        """Which of the two bounds is the smaller; a sum that gives up more delta than was asked for is no rival."""
+        """Which of the two bounds is smaller; a sum with more delta than you asked for does not count."""
         fair = self.sum_delta <= self.tight_delta
         return "sum" if fair and self.sum_epsilon <= self.tight_epsilon else "pld"
 
@@ -77,7 +77,7 @@ class Leakage:
 
     @property
     def delta(self) -> float:
-        """The delta that goes with ``epsilon``."""
+        """The delta that belongs to ``epsilon``."""
         return self.sum_delta if self.method == "sum" else self.tight_delta
 
 
@@ -102,7 +102,7 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6) -> Leakage:
 
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:
-    """Read a ledger's rows as events, or None if a row's mechanism is not known: then there is no tight bound."""
+    """Return a ledger's rows as events; None if the mechanism of a row is unknown, so there is no tight bound."""
     found = list(charges)
     if any(charge.loss not in get_args(Kind) for charge in found):
         return None

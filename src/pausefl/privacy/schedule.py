@@ -29,13 +29,13 @@ _LEAST = 1e-100
 
 
 class Schedule(ABC):
-    """A client's i-th release may leak ``epsilon(i)``; all of them together never more than ``budget``.
+    """A client's i-th release may leak ``epsilon(i)``; all releases together never leak more than ``budget``.
 
-    Law: ``sum(epsilon(i) for i in 1..n) <= budget`` in floating point, added in any order, and
-    ``spent(n)`` is that sum, and never falls as ``plays`` grows, up to rounding.
+    Law: ``sum(epsilon(i) for i in 1..n) <= budget`` holds in floating point, in any order of addition.  ``spent(n)`` is
+    that sum.  It never falls as ``plays`` grows, up to rounding.
 
     A schedule of the package is a frozen dataclass with a ``name`` and a line in ``SCHEDULES``.  The configuration of a
-    run, the owner's file, the state of a selector and the rows of a ledger all go by its name and its fields.
+    run, the owner's file, the state of a selector and the rows of a ledger all identify it by its name and its fields.
     """
 
     __slots__ = ()
@@ -45,7 +45,7 @@ class Schedule(ABC):
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
-        """Return the schedule that a run's ``[privacy]`` section describes; it takes the keys of its own fields."""
+        """Return the schedule that a run's ``[privacy]`` section describes; the keys are those of its fields."""
         return cls(**{field.name: values[field.name] for field in fields(cast(Any, cls))})
 
     @property
@@ -83,7 +83,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Geometric(Schedule):
-    """The paper's: eps_i = budget (e^decay - 1) e^(-decay i); it never ends.
+    """The paper's schedule, eps_i = budget (e^decay - 1) e^(-decay i); it never ends.
 
     Args:
         budget: Epsilon of all releases together, for life.
@@ -121,7 +121,7 @@ class PowerLaw(Schedule):
         budget: Epsilon of all releases together, for life.
         exponent: How fast the shares fall, above 1.
 
-    Use it if a client may be asked for very long: in the long run its shares fall more slowly than those of
+    Use it if a client may take part for very long, because in the long run its shares fall more slowly than those of
     ``Geometric``.
 
     >>> round(PowerLaw(budget=10.0, exponent=2.0).epsilon(1), 3)
@@ -155,11 +155,12 @@ class FixedHorizon(Schedule):
         budget: Epsilon of all releases together, for life.
         releases: How many releases there are.
 
-    Use it if you know how often a client takes part: docs/choosing.md says why few, equal releases serve a model best.
+    Use it if you know how often a client takes part. docs/choosing.md says why few and equal releases are best for a
+    model.
 
     >>> FixedHorizon(budget=8.0, releases=4).epsilon(5)
     Traceback (most recent call last):
-    pausefl.errors.BudgetExceededError: release 5 has no budget left of 8.0; stop taking part
+    pausefl.errors.BudgetExceededError: nothing is left of the budget 8.0 for release 5; stop taking part
     """
 
     name: ClassVar[str] = "fixed-horizon"

@@ -21,7 +21,7 @@ def upper_confidence(mean_speed: FloatArray, picks: IntArray, rounds: int, m: in
 
     Args:
         mean_speed: The mean of tau_min / latency of each client.
-        picks: How often each client was timed.  A latency that was known without a pick counts, too.
+        picks: How often each client was timed.  A latency that was known without a pick counts too.
         rounds: How many rounds were played.
         m: How many clients take part in a round.
         zeta: Amplifies the mean speed.
@@ -40,7 +40,7 @@ def speed_bonus(picks: IntArray, rounds: int, m: int) -> FloatArray:
         rounds: How many rounds were played.
         m: How many clients take part in a round.
 
-    Deviation: log t is 0 before the first round, too; the paper knows no timing before it.
+    Deviation: log t is also 0 before the first round; in the paper there is no timing before it.
 
     >>> speed_bonus(np.array([4, 0]), rounds=10, m=3).round(3).tolist()
     [1.517, inf]
@@ -59,10 +59,10 @@ def underuse(shares: FloatArray, picks: IntArray, rounds: int, m: int, beta: flo
         picks: How often each client was picked.
         rounds: How many rounds were played.
         m: How many clients take part in a round.
-        beta: How sharply little-used data is told from much-used data.
+        beta: How sharply the result separates little-used data from much-used data.
 
-    Deviation: the paper bounds g by 1, which fails for a client that holds more than 1/m of all data; the formula is
-    kept, and whoever needs the range (the regret bound, the annealer) takes it from the data.
+    Deviation: the paper bounds g by 1, which fails for a client that holds more than 1/m of all data; we keep the
+    formula, and code that needs the range (the regret bound, the annealer) takes it from the data.
 
     >>> underuse(np.array([0.25, 0.75]), np.array([1, 0]), rounds=2, m=1, beta=2.0).tolist()
     [-0.0625, 0.5625]
@@ -99,7 +99,7 @@ class Reward:
         zeta: Amplifies measured speed.
         rho: What each collision within a cluster costs, times alpha.
         budgets: What is left of each client's budget.
-        tau_min: The smallest possible latency in seconds; None is the smallest seen.
+        tau_min: The smallest possible latency in seconds; None takes the smallest latency seen so far.
     """
 
     alpha: float
@@ -127,7 +127,7 @@ class Reward:
 
     @property
     def schedule(self) -> BudgetSchedule:
-        """The schedule of all clients; where they have several this is an error."""
+        """The schedule of all clients; it is an error if they have several."""
         return self.budgets.schedule
 
     @property
@@ -151,7 +151,7 @@ class Reward:
         m: int,
         rows: IntArray | slice | None = None,
     ) -> Terms:
-        """Return the terms that decide round ``rounds + 1``: all of them as of the end of round ``rounds``.
+        """Return the terms that decide round ``rounds + 1``; all of them are as of the end of round ``rounds``.
 
         Per client: its mean speed, its share of all data, how often it was picked, how many releases it made, and how
         often it was timed.  ``rows`` says which clients these are, if not all.

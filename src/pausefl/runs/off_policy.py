@@ -36,13 +36,14 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What a measure is, by several ways.
+    """The estimates of one measure, each made in another way.
 
     Attributes:
-        played: Of the policy that has played.
-        inverse: Of the other policy, by inverse propensities: without bias, and often with a large error.
-        direct: By the mean of what each client was seen to do.  Its bias is not known, and not in its error.
-        doubly_robust: By both: without bias, and with a smaller error if the model is good.
+        played: The value of the policy that has played.
+        inverse: The value of the other policy, by inverse propensities.  It has no bias, but often a large error.
+        direct: The same by the mean of what each client was seen to do.  Its bias is unknown, and its error does not
+            include it.
+        doubly_robust: The same by both.  It has no bias, and a smaller error if the model is good.
     """
 
     played: Estimate
@@ -53,14 +54,14 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class OffPolicy:
-    """What a policy would be worth in the states of a run that another one has played.
+    """What a policy would be worth in the states of a run that another policy has played.
 
     Attributes:
         played: The policy that has played.
-        policy: The policy that is judged.
-        rounds: How many rounds it is judged by.
-        left_out: How many rounds were left out, since nobody was there or the chances are not known.
-        largest_weight: The largest q/p of a member.  If it is large, a few rounds decide about the estimate.
+        policy: The policy that is evaluated.
+        rounds: How many rounds were used.
+        left_out: How many rounds were left out, because nobody was there or the chances are not known.
+        largest_weight: The largest q/p of a member.  If it is large, a few rounds decide the estimate.
         silent: How many members did not answer.
         measures: The estimates, by measure.
     """
@@ -79,18 +80,19 @@ def off_policy(run: RunData, policy: str | Policy, *, first: int = 1) -> OffPoli
 
     Args:
         run: A run whose policy has recorded its chances.
-        policy: The policy to judge, or its name.
-        first: The first round that is judged.
+        policy: The policy to evaluate, or its name.
+        first: The first round to evaluate.
 
-    The question is: if it had chosen in each round of this run, with what was known then, what would its members have
-    been like?  It does not get to change what is known later, so this is not what a run of its own would give.  What is
-    estimated is a mean over members.  The seconds of a round are those of its slowest member, and no such mean: they
-    cannot be estimated in this way.  If some members did not answer, the mean latency of the others is a ratio of two
-    estimates, with a bias that shrinks like one over the number of rounds; all else is without bias.
+    The question is: if this policy had chosen in each round of the run, with what was known then, what would its
+    members have been like?  Its choices do not change what is known later, so the answer differs from that of its own
+    run.  The estimate is a mean over members.  The seconds of a round are those of its slowest member, which is not
+    such a mean, so they cannot be estimated in this way.  If some members did not answer, the mean latency of the
+    others is a ratio of two estimates, with a bias that shrinks like one over the number of rounds.  All other
+    estimates have no bias.
 
-    The intervals hold for many rounds; they are
-    rather too wide than too narrow.  Where the judged policy may choose a client that had no
-    chance, nothing can be said, and it is refused.
+    The intervals hold for many rounds, and they are too wide rather than too narrow.  If the evaluated policy may
+    choose a client that could not be picked in the run, the run cannot tell what that is worth, and the call is
+    refused.
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp

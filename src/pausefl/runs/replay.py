@@ -37,8 +37,8 @@ class LoggedRound:
     Attributes:
         number: The number of the round.
         candidates: Who could be chosen, as whole numbers from 0.
-        chances: How likely each candidate was to be chosen by the policy that played.
-        target: How likely each would be chosen by the policy that is judged; 0 or 1 if it does not draw.
+        chances: How likely the policy that played was to choose each candidate.
+        target: How likely the evaluated policy is to choose each candidate; 0 or 1 if it does not draw.
         members: Positions among the candidates of those that took part.
         seconds: Their latencies; NaN without an answer.
         arrived: Whether their answers arrived in time.

@@ -23,13 +23,13 @@ NUMBERS = ("seconds", "latency", "accuracy", "loss", "max_leakage", "median_leak
 def read_runs(path: str | Path | Iterable[str | Path]) -> DataFrame:
     """Return the runs of a folder, or of several, as a table with one row per run and round.
 
-    A folder is that of a run, of seeds or of a whole study, finished or not.  A damaged run is refused.
+    A folder may hold one run, the seeds of a run, or a whole study, finished or not.  A damaged run is refused.
 
     The columns are:
 
     - ``policy``: what tables and charts call the policy, text
     - ``seed``: the run's seed
-    - ``folder``: where the run lies, text; it tells apart runs that have policy and seed in common
+    - ``folder``: where the run is, text; it distinguishes runs with the same policy and seed
     - ``round``: from 1
     - ``seconds``: the virtual clock after the round
     - ``latency``: what the round took, in seconds
@@ -39,7 +39,7 @@ def read_runs(path: str | Path | Iterable[str | Path]) -> DataFrame:
     - ``loss``: on the test data
     - ``max_leakage``, ``median_leakage``, ``p90_leakage``: epsilon spent by the most exposed client, by the median one,
       and by the one at the 90th percentile; NaN where nothing bounds it
-    - ``wasted``: releases of this round that were paid for and never used
+    - ``wasted``: releases of this round that clients paid for and nobody used
     - ``term_NAME``: what each term of the reward gave, for the terms that some run has
 
     It needs pandas, which comes with the ``report`` extra.

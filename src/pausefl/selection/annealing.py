@@ -48,10 +48,10 @@ class Annealer:
         graph: ``"tailored"`` or ``"vanilla"``: which sets are neighbours.
         restarts: Whether to begin again from other sets.
 
-    C is ``scale``, if given; else, with ``set_range``, the paper's: the spread of the ucb plus this range of the set
-    terms, alpha·(2 + rho·(m-1)) + gamma; else top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it
-    takes a hundred steps per client, between 100,000 and 2,000,000 (twenty, between 2,000 and 20,000, where each costs
-    a call of a set function), and stops early when every threshold was tried.
+    C is ``scale``, if you pass it.  With ``set_range`` it is the C of the paper: the spread of the ucb plus this range
+    of the set terms.  Otherwise it is top-m minus bottom-m of each term.  Without ``steps`` and ``seconds`` it takes a
+    hundred steps per client, between 100,000 and 2,000,000 (twenty, between 2,000 and 20,000, where each costs a call
+    of a set function), and stops early when every threshold was tried.
 
     >>> Annealer().budget(count=30, set_function=False)
     100000
@@ -134,11 +134,11 @@ def anneal(
         m: How many clients to choose.
         clusters: The cluster of each client.
         collision: What each collision within a cluster costs.
-        phi: A function of your own, of the positions of a set, that is added.
+        phi: Your own function of the positions of a set.  Its value is added.
         steps: How many steps to take; None decides by the number of clients.
         seconds: How many seconds of real time to take.  The result is then not repeatable.
         kappa: Divides the temperature.
-        scale: The constant C of the temperature; None works it out.
+        scale: The constant C of the temperature; None computes it.
         set_range: How far apart two sets can be in all terms but speed, for the paper's C.
         graph: ``"tailored"`` or ``"vanilla"``: which sets are neighbours.
         restarts: Whether to begin again from other sets.

@@ -16,7 +16,7 @@ from pausefl.types import ClientId, FloatArray, IntArray, Seconds
 class Random(Policy):
     """m clients uniformly at random, without replacement.
 
-    Use it as a baseline: it needs to know nothing, and its chances are known.
+    Use it as a baseline.  It needs to know nothing, and its chances are known.
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=Random())
@@ -40,7 +40,7 @@ class Random(Policy):
 class All(Policy):
     """Everybody who is available, every round (FedAvg).
 
-    Use it with few clients and enough time: ``per_round`` does not count.
+    Use it with few clients and enough time.  It ignores ``per_round``.
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=All())

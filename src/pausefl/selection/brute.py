@@ -27,7 +27,7 @@ def solve_brute(
     phi: SetFunction | None = None,
     rng: np.random.Generator | None = None,
 ) -> Solution:
-    """Return the best of all C(K, m) sets; ties as everywhere.
+    """Return the best of all C(K, m) sets; ties are broken as in all solvers.
 
     Args:
         ucb: How fast each client may be; infinite for clients never observed.
@@ -35,10 +35,10 @@ def solve_brute(
         m: How many clients to choose.
         clusters: The cluster of each client.
         collision: What each collision within a cluster costs.
-        phi: A function of your own, of the positions of a set, that is added.
+        phi: Your own function of the positions of a set.  Its value is added.
         rng: Decides between sets that are equally good.
 
-    Use it to check others, on small networks.
+    Use it to check other solvers on small networks.
 
     >>> solve_brute(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 5.0]), 2).members.tolist()
     [1, 2]

@@ -69,7 +69,8 @@ class ClusteredBySimilarity(Policy):
     Args:
         metric: How alike two updates are: ``"angle"``, ``"l2"`` or ``"l1"``.
 
-    It learns from ``Selector.observe(…, updates={id: vector})``; clients that never sent one count as zero updates.
+    It learns from ``Selector.observe(…, updates={id: vector})``; clients that never sent an update count as zero
+    updates.
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=ClusteredBySimilarity())

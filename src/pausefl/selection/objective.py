@@ -37,7 +37,7 @@ class Objective:
         m: How many clients to choose.
         clusters: The cluster of each client.
         collision: What each collision within a cluster costs.
-        phi: A function of your own, of the positions of a set, that is added.
+        phi: Your own function of the positions of a set.  Its value is added.
 
     >>> objective = Objective(np.array([1.0, 2.0, 3.0]), np.array([5.0, 0.0, 1.0]), m=2)
     >>> objective.solution(np.array([2, 0])).value

@@ -51,7 +51,7 @@ class PauseAuto(Policy):
         collision: What each collision within a cluster costs, as a share of the time of a round.  It matters only where
             there are clusters.
 
-    Begin with this one: it was the quickest to a good model in most settings (docs/field.md).
+    Begin with this policy.  It was the fastest to a good model in most settings (docs/field.md).
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=PauseAuto())

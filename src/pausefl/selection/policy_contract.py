@@ -40,14 +40,14 @@ class Candidates:
     Candidates are the clients that are there and have budget left.  The columns are ``ucb``, ``score``,
     ``generalization``, ``mean_speed``, ``speed_bonus``, ``mean_seconds``, ``timings``, ``budget_left``,
     ``next_release``, ``picks``, ``last_round``, ``releases``, ``noise_level``, ``sizes``, ``forecast``, and the signals
-    ``loss`` and ``accuracy``.  They are read-only.  They are worked out when a policy first asks for them.  They are
-    those of this round, so copy what you want to keep.
-    ``available`` is a mask over all clients.  ``objective`` is what PAUSE maximises; a policy need not look at it.
+    ``loss`` and ``accuracy``.  They are read-only, and they are computed when a policy first asks for them.  They
+    belong to this round, so copy what you want to keep.  ``available`` is a mask over all clients.  ``objective`` is
+    what PAUSE maximises; a policy need not look at it.
 
     Attributes:
         round_number: The number of the round to decide, from 1.
         tickets: A function of positions.  It returns a lottery number for each, which belongs to the client in this
-            round.  Break ties with it: the smallest wins.
+            round.  Use it to break ties: the smallest number wins.
         stream: A function of a name.  It returns a random generator for this round, the same one for the same name.
         set_range: How far apart the weights let two sets lie in everything but speed: PAUSE, eq. (setting C).
         rows: The row of each candidate, in order of arrival.  Rows are what ``Policy.learn`` is given.
@@ -87,7 +87,7 @@ class Candidates:
 
     @cached_property
     def score(self) -> FloatArray:
-        """What the client adds to the reward, without speed: generalization + gamma·budget_left / m."""
+        """What the client adds to the reward besides speed: generalization + gamma·budget_left / m."""
         return read_only(self.objective.score)
 
     @cached_property
@@ -112,12 +112,12 @@ class Candidates:
 
     @cached_property
     def timings(self) -> IntArray:
-        """How often the client was timed, as far as that is still believed; 0 if nothing is known."""
+        """How often the client was timed, as far as the selector still trusts it; 0 if nothing is known."""
         return self._column("timings")
 
     @cached_property
     def budget_left(self) -> FloatArray:
-        """Share of the privacy budget that is left, from 1 (nothing released) to 0; its own word, where it gave one."""
+        """Share of the privacy budget that is left, from 1 (nothing released) to 0; what the client said, if it did."""
         return self._column("budget_left")
 
     @cached_property
@@ -157,12 +157,12 @@ class Candidates:
 
     @cached_property
     def loss(self) -> FloatArray:
-        """The last that the client told of the model's loss on its data; noised, if it paid for it; NaN if nothing."""
+        """The loss of the model on the client's data, as the client last told it; NaN if it told none."""
         return self._column("loss")
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """The last that the client told of the model's accuracy on its data, from 0 to 1; as ``loss``."""
+        """The accuracy of the model on the client's data, from 0 to 1, as the client last told it."""
         return self._column("accuracy")
 
     @cached_property
@@ -189,14 +189,14 @@ class Policy(ABC):
     above 0; the weights sum to 1 and replace the usual aggregation weights.  ``pick`` must take all randomness from
     ``candidates.tickets`` and ``candidates.stream`` (so that the same seed gives the same choice, in any process), and
     must not depend on the order of the candidates (so that permuting the clients permutes the choice).  ``pick`` and
-    ``ask`` change nothing, since they may be called again for the same round.  What a policy has to remember between
-    rounds it notes in ``played`` or ``learn``, and it goes through ``state`` and ``restore``.  An option
-    is kept in an attribute that is called like its argument, and does not change: ``settings`` describes it.
+    ``ask`` must change nothing, because they may be called again for the same round.  If a policy must remember
+    something between rounds, it does so in ``played`` or ``learn``, and saves it with ``state`` and ``restore``.  Keep
+    each option in an attribute with the name of its argument, and do not change it, because ``settings`` describes it.
 
-    ``needs`` names what the policy must know of clients.  It may depend on options: set ``self.needs`` then.  A need
-    that is a signal (``loss``, ``accuracy``) is told by the members of a round together with their updates; or, if the
-    policy has a method ``ask``, by those that it asks before it picks.  Either way clients pay for what they tell.
-    ``minibatch`` says that a client may work out its signal on one minibatch, which is cheaper.
+    ``needs`` names what the policy must know of clients.  If it depends on options, set ``self.needs``.  The members of
+    a round tell a signal (``loss``, ``accuracy``) together with their updates.  If the policy has a method ``ask``, the
+    clients that it asks tell the signal before it picks.  In both cases clients pay for what they tell.  ``minibatch``
+    says that a client may compute its signal on one minibatch, which is cheaper.
     """
 
     __slots__ = ()
@@ -211,21 +211,21 @@ class Policy(ABC):
         """Return the positions of the clients chosen for this round."""
 
     def ask(self, candidates: Candidates) -> Positions:
-        """Return the positions of the clients that are to tell their signals before ``pick`` is called."""
+        """Return the positions of the clients that must tell their signals before ``pick`` is called."""
         return []
 
     def maximises(self, candidates: Candidates) -> Objective | None:
         """Return the objective whose exact optimum ``pick`` returns, so that a choice can be explained by it.
 
-        None is for policies that maximise nothing, or not exactly.
+        Return None if the policy maximises nothing, or not exactly.
         """
         return None
 
     def inclusion(self, candidates: Candidates) -> FloatArray | None:
         """Return how likely each candidate was to be chosen in this round, for off-policy evaluation.
 
-        The probability is over this round's draws, given all that was known before them.  It is exact, or it is None:
-        for policies that do not draw, and where no exact value is at hand.
+        The probability is over this round's draws, given all that was known before them.  It is exact.  Return None if
+        the policy does not draw, or if no exact value is known.
         """
         return None
 
@@ -241,7 +241,7 @@ class Policy(ABC):
 
     @property
     def signals(self) -> tuple[Need, ...]:
-        """Those of its needs that are worked out from clients' data."""
+        """The needs that are computed from clients' data."""
         return tuple(need for need in SIGNALS if need in self.needs)
 
     @property
@@ -255,10 +255,10 @@ class Policy(ABC):
         return type(self).played is not Policy.played
 
     def settings(self) -> str:
-        """Describe the options, so that a saved state is not continued with others.
+        """Describe the options, so that a saved state cannot continue with other options.
 
-        These are the fields of a dataclass, else the attributes that are called like arguments of the class: whatever
-        else it has may be what it remembers.
+        The options are the fields of a dataclass, or else the attributes with the names of the class's arguments.
+        Other attributes may be what the policy remembers.
         """
         if is_dataclass(self):
             return described(self)
@@ -266,14 +266,14 @@ class Policy(ABC):
         return f"{self.name} {described(options)}" if options else self.name
 
     def learn(self, rows: IntArray, updates: FloatArray) -> None:  # noqa: B027 - most policies do not care
-        """Take note of the model updates that these clients sent, a row each."""
+        """Learn from the model updates that these clients sent, one row each."""
 
     def played(self, candidates: Candidates, members: IntArray) -> None:  # noqa: B027 - most policies do not care
-        """Take note of a round that is over: its candidates, and the positions of its members.
+        """Learn from a round that is over: its candidates, and the positions of its members.
 
         It is called once for each observed round, before the round is counted: picks, latencies and ``round_number``
-        are those that ``pick`` saw.  Signals are those told by now, so tell ``Selector.hear`` what the members of a
-        round say before you call ``Selector.observe``.
+        are those that ``pick`` saw.  Signals are those told so far, so call ``Selector.hear`` with the signals of the
+        members before you call ``Selector.observe``.
         """
 
     def state(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ PUBLISHED_KAPPA = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SaPause(Policy):
-    """SA-PAUSE: the same reward by annealing; takes any set function.
+    """SA-PAUSE: the reward of PAUSE, maximised by annealing; it takes any function of a set.
 
     Args:
         how: How to anneal.

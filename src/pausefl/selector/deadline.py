@@ -23,10 +23,10 @@ class Deadline:
         quantile: The share of the last 500 latencies that the deadline must cover before ``slack``.
         slack: By how much that latency is multiplied.
 
-    Before five latencies are known there is none.  Tell it of every answer, of late ones with their true seconds.
-    Otherwise it would only know answers below the deadline, and the deadline could only get shorter.  Whoever was never
-    heard of counts as one that took as long as the deadline.  So once more than 1 - ``quantile`` of the last 500 have
-    missed it, the next deadline is ``slack`` times as long.
+    There is no deadline before five latencies are known.  Tell it of every answer, and of late answers with their true
+    seconds.  Otherwise it would only know answers below the deadline, and the deadline could only get shorter.  A
+    client that never answered counts as one that took as long as the deadline.  So once more than 1 - ``quantile`` of
+    the last 500 have missed it, the next deadline is ``slack`` times as long.
 
     >>> deadline = Deadline(quantile=0.5, slack=3.0)
     >>> deadline.seconds is None

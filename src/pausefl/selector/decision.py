@@ -34,9 +34,10 @@ class Selection:
         members: The ids of the clients that take part.
         value: The reward of the set.
         terms: What each part of the reward contributed.  Their sum is ``value``.
-        reasons: The numbers behind each member, by id, and who came closest and was left out: see
+        reasons: The numbers behind each member, by id, and the client that came closest and was left out; see
             :class:`~pausefl.selector.reasons.Reasons`.
-        weights: Replaces the usual aggregation weights.  Only policies that draw with replacement set it.
+        weights: Weights that replace the usual weights of aggregation.  Only policies that draw with replacement set
+            them.
 
     Iterating over it gives the ids.
     """

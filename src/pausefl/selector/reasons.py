@@ -26,11 +26,12 @@ class Reason:
 
     Attributes:
         mean_speed: The mean of tau_min / latency, from 0 to 1; 0 if nothing is known.
-        speed_bonus: By how much it may be faster than that; infinite for a client that was never timed.
-        ucb: The bound on its speed, zeta·mean_speed + speed_bonus.  The reward has the smallest one of all members.
+        speed_bonus: How much faster than that it may be; infinite for a client that was never timed.
+        ucb: The bound on its speed, zeta·mean_speed + speed_bonus.  The reward contains the smallest bound of all
+            members.
         generalization: What it adds to the reward because its data was used too little; negative if too much.
         budget_left: The share of its privacy budget that is left, from 1 to 0.
-        score: All that it adds to the reward but speed: generalization, and gamma·budget_left / m.
+        score: What it adds to the reward besides speed: generalization, and gamma·budget_left / m.
         picks: In how many rounds it took part before.
     """
 
@@ -45,20 +46,20 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """The client that came closest to being chosen, and what would have had to change for it.
+    """The client that came closest to being chosen, and what was missing.
 
-    Law: with a score that is higher by more than ``short_by``, and all else as it was, the client is chosen.  With one
-    that is higher by less, it is not.
+    Law: if its score were higher by more than ``short_by``, and all else stayed the same, the client would be chosen.
+    If it were higher by less, it would not.
 
     Attributes:
         client: Who was left out.
         reason: The same numbers as for a member.
-        short_by: How much its score is too small.  0 is a tie that it lost.  Infinite: members that were never timed
-            come first, whatever the score of others.
-        more_budget: How much more of its privacy budget would have to be left, as a share of the budget, to make up
-            for ``short_by`` alone.  None if that cannot be: not even a whole budget would be enough.
-        replaces: Whom the set with this client does not have.
-        together_with: Who would be chosen beside it, of those that were left out; mostly nobody.
+        short_by: By how much its score is too small.  0 means that it lost a tie.  It is infinite where members were
+            never timed, because these come first whatever the scores are.
+        more_budget: How much more of its privacy budget would have to be left, as a share of the budget, to make up for
+            ``short_by``.  None if not even a whole budget would be enough.
+        replaces: The members that would not be chosen if this client were.
+        together_with: Other clients that were left out and would be chosen together with it; mostly nobody.
     """
 
     client: ClientId
@@ -141,10 +142,10 @@ class Numbers:
 
 
 class Reasons(Mapping[ClientId, Reason]):
-    """Why each member was chosen, by id; and ``left_out``, who came closest and was not.
+    """Why each member was chosen, by id; and ``left_out``, the client that came closest and was not chosen.
 
-    The numbers of the members are at hand at any time.  ``left_out`` is worked out when it is first looked at, from all
-    that was known when the round was decided, so look at it before the selector is told anything new.
+    You can read the numbers of the members at any time.  ``left_out`` is computed when you first read it, from all that
+    was known when the round was decided.  So read it before you tell the selector anything new.
     """
 
     def __init__(self, members: Sequence[ClientId], numbers: Numbers, open_round: OpenRound | None) -> None:
@@ -172,7 +173,7 @@ class Reasons(Mapping[ClientId, Reason]):
     def left_out(self) -> LeftOut | None:
         """The best client left out.
 
-        None if every candidate was chosen, if the policy does not maximise anything exactly, and of a round that was
+        It is None if every candidate was chosen, if the policy does not maximise anything exactly, or if the round was
         open when its selector was saved and loaded.
         """
         if self._closed:

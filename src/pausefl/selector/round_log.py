@@ -22,12 +22,12 @@ class RoundLog:
     Args:
         path: The file.
 
-    A line is written with a single call and synced to the disk, so a process that is killed leaves whole lines.  What a
-    crash of the machine left of a line is cut off when the log is opened again.
+    Each line is written with a single call and synced to the disk, so a killed process leaves only whole lines.  If a
+    crash of the machine leaves a part of a line, it is cut off when the log is opened again.
 
-    A selector that goes on from a state after round n plays the rounds after n again.  Their old lines are cut off, so
-    no round is there twice.  A selector without a state begins at round 1: then a log that has rounds is refused, for
-    it belongs to something else.
+    A selector that continues from a state after round n plays the rounds after n again.  Their old lines are cut off,
+    so no round appears twice.  A selector without a state begins at round 1.  It refuses a log that already has rounds,
+    because that log belongs to something else.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -37,7 +37,7 @@ class RoundLog:
         self._continues = False
 
     def begin(self, rounds: int) -> None:
-        """Make the log end after so many rounds: call it before round ``rounds + 1`` is decided."""
+        """Make the log end after this many rounds; call it before round ``rounds + 1`` is decided."""
         if self._last is not None and self._last <= rounds:
             return
         keep, last, found = 0, 0, 0

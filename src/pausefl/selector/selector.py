@@ -39,35 +39,37 @@ class Selector:
         sizes: Examples per client, by id, or a sequence for the ids 0 … K-1.
         per_round: How many clients are chosen for a round.
         policy: The name of a policy, or a policy of your own.
-        alpha: How much generalization weighs: data that is little used.
-        beta: How sharply generalization tells little-used data from much-used data.
-        gamma: How much the privacy that is left weighs.
+        alpha: The weight of generalization, which favours data that was used little.
+        beta: How sharply generalization separates little-used data from much-used data.
+        gamma: The weight of privacy, which favours clients with much budget left.
         zeta: Amplifies measured speed.
         schedule: How a client spends its budget: one schedule for all clients, or a mapping that gives every client its
-            own.  Equal ones are stored once: a few different ones cost hardly more time than one.  Beyond about 1,000
-            different ones ``select`` gets slower.
-        tau_min: The smallest possible latency in seconds; None is the smallest seen.
+            own.  Equal schedules are stored once, so a few different schedules cost hardly more time than one.  Beyond
+            about 1,000 different schedules, ``select`` gets slower.
+        tau_min: The smallest possible latency in seconds; None takes the smallest latency seen so far.
         clusters: The cluster of each client.
         rho: What each collision within a cluster costs, times alpha.
-        phi: A function of your own, of a set of ids, that is added to the reward.
-        prior: Seconds that are known of some clients before the first round, see ``expect``.
-        memory: For how many rounds a measured speed is believed.  None is for ever, as in the paper.  With a number, a
-            client that was not picked for so many rounds is tried again, and one whose answers contradict its mean gets
-            a new mean, see :mod:`~pausefl.selector.speed_changes`.  Choose at least 20·K/m rounds for K clients and m
-            per round: then trying again takes at most 5 % of the places.
-        warm_up: The first so many answers of a client are provisional.  They count until later ones arrive, and are
-            then forgotten.
+        phi: Your own function of a set of client ids.  Its value is added to the reward.
+        prior: The seconds of some clients, if you know them before the first round; see ``expect``.
+        memory: For how many rounds the selector trusts a measured speed.  None means for ever, as in the paper.  With a
+            number, a client that was not picked for that many rounds is tried again, and a client whose answers
+            contradict its mean gets a new mean; see :mod:`~pausefl.selector.speed_changes`.  Choose at least 20·K/m
+            rounds for K clients and m per round.  Then these trials take at most 5 % of the places.
+        warm_up: How many of the first answers of a client are provisional.  They count until later answers arrive, and
+            are then forgotten.
         seed: Decides between clients that are equally good, and all random choices.
         log: A file that gets a line of JSON for every observed round, with the reasons of the choice; see
-            :class:`~pausefl.selector.round_log.RoundLog`.  It is no part of the state: pass it again to ``load``.
+            :class:`~pausefl.selector.round_log.RoundLog`.  It is not part of the state, so pass it again to ``load``.
 
-    Picks are counted, and the estimate of what has leaked grows, when a round is observed; members that did not answer
-    count too, since they may have released.  ``select`` may be asked again before: the round is decided once more, and
-    equally if the same clients are available; only the last answer can be observed.
+    When you observe a round, the selector counts its picks and raises the estimate of what has leaked.  Members that
+    did not answer count too, because they may have released something.  Before that, you may call ``select`` again.  It
+    decides the round again, with the same result if the same clients are available.  Only the last result can be
+    observed.
 
-    After s silences in a row a client is no candidate for the next 2^s - 1 rounds (at most 1,023), so that one that is
-    dead costs only about log2(n) timeouts in n rounds, see :meth:`~pausefl.selector.cohort.Cohort.waits_until`.  If too
-    few others are there for a round, those whose wait ends first are candidates all the same.  ``join`` ends a wait.
+    After s rounds in a row without an answer, a client is not a candidate for the next 2^s - 1 rounds (at most 1,023).
+    So a dead client costs only about log2(n) timeouts in n rounds; see
+    :meth:`~pausefl.selector.cohort.Cohort.waits_until`.  If too few other clients are there for a round, the clients
+    whose wait ends first are candidates too.  ``join`` ends a wait.
 
     Law: a selector that was saved and loaded continues to the bit; permuting the clients permutes the choices.
 
@@ -148,12 +150,12 @@ class Selector:
 
     @property
     def policy(self) -> Policy:
-        """Who decides."""
+        """The policy that decides."""
         return self._policy
 
     @property
     def cohort(self) -> Cohort:
-        """What is known of each client, in columns; to be read only."""
+        """What is known of each client, in columns; read it, but do not change it."""
         return self._cohort
 
     @property
@@ -164,9 +166,9 @@ class Selector:
     def spent(self) -> FloatArray:
         """Return the server's estimate of the epsilon each client has leaked, by its schedule, in order of arrival.
 
-        Of a client that has told what is left of its budget, it is the rest of the budget in its schedule.  Where
-        clients pay in rho, as they do where records are protected, it is the spent share of rho times the budget.  What
-        they have leaked is more than that, and at most the budget; their ledgers tell it.
+        If a client has told what is left of its budget, the estimate is the rest of the budget in its schedule.  Where
+        records are protected, clients pay in rho, and the estimate is the spent share of rho times the budget.  What
+        they have really leaked is more than that, and at most the budget.  Their ledgers know the exact number.
         """
         return self._reward.budgets.spent(self._cohort.releases)
 
@@ -179,8 +181,9 @@ class Selector:
     ) -> Selection:
         """Choose the members of the next round among the available clients (ids, or a mask in order of arrival).
 
-        Fewer of them than ``per_round`` is an error, or with ``allow_fewer`` a smaller round.  A ``per_round`` given
-        here is for this round only, for example to ask more clients than are waited for.
+        If fewer than ``per_round`` are available, that is an error.  With ``allow_fewer``, the round is smaller
+        instead.  A ``per_round`` that you pass here is for this round only, for example to ask more clients than you
+        will wait for.
         """
         problem, rows = self._round(available, allow_fewer, per_round)
         if self._log is not None:
@@ -202,9 +205,10 @@ class Selector:
         allow_fewer: bool = False,
         per_round: int | None = None,
     ) -> tuple[ClientId, ...]:
-        """Return whom the policy wants to hear before it picks: ask them, and tell ``hear`` what they say.
+        """Return the clients that the policy wants to hear before it picks.
 
-        Most policies ask nobody.  Call it before ``select``, with the same arguments.
+        Ask them, and pass their answers to ``hear``.  Most policies ask nobody.  Call it before ``select``, with the
+        same arguments.
         """
         if not self._policy.asks:
             return ()
@@ -221,8 +225,8 @@ class Selector:
     ) -> dict[ClientId, float] | None:
         """Return how likely each candidate is to be chosen by ``select``; None if the policy does not know exactly.
 
-        Call it beside ``select``, with the same arguments and before the round is observed.  Log it with the members
-        and their latencies: then other policies can be judged by the same rounds, see
+        Call it beside ``select``, with the same arguments and before the round is observed.  Log the chances with the
+        members and their latencies.  Then you can evaluate other policies by the same rounds; see
         :mod:`pausefl.runs.off_policy`.
 
         >>> Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=2, policy="random").chances(["a", "b"], per_round=1)
@@ -237,10 +241,10 @@ class Selector:
         return {self._cohort.ids[row]: chance for row, chance in zip(rows.tolist(), found.tolist(), strict=True)}
 
     def hear(self, signals: Mapping[str, Mapping[ClientId, float | None]]) -> None:
-        """Take over signals that clients told, by name: how well the model does on their data.
+        """Store the signals that clients told, by name: how well the model does on their data.
 
-        A signal is computed from data, so to tell it is a release.  The client has to noise it and to pay for it before
-        it comes here.  Policies see the last one of each client.  None takes it back.
+        A signal is computed from data, so telling it is a release.  The client must add noise to it, and pay for it,
+        before it comes here.  Policies see the last signal of each client.  None withdraws it.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1)
         >>> sel.hear({"loss": {"a": 0.3, "c": 2.1}})
@@ -258,14 +262,14 @@ class Selector:
         provisional: Collection[ClientId] = (),
         late: Collection[ClientId] = (),
     ) -> None:
-        """Close the round: seconds per member; None, or a member left out, is no answer.
+        """Close the round with the seconds of each member; None, or a member that is left out, means no answer.
 
-        ``updates`` (the members' model updates, flattened) matter only to policies that compare them.  What members
-        told of a signal goes to ``hear`` before.  Of members that are ``provisional`` this latency counts only until
-        another one is known, e.g. because their process has just started.
-        Members that are ``late`` were not waited for, because others had answered.  Nothing is known of their speed.
-        One that is late once stays a candidate.  One that is late again waits as a silent one does.  When it answers
-        after all, tell ``expect``, which ends its wait.
+        ``updates`` (the members' model updates, flattened) matter only to policies that compare them.  Pass the signals
+        of members to ``hear`` first.  If a member is ``provisional``, for example because its process has just started,
+        this latency counts only until another one is known.  You did not wait for members that are ``late``, because
+        enough others had answered.  Nothing is known of their speed.  A member that is late once stays a candidate.  A
+        member that is late again waits like one that did not answer.  When it answers after all, call ``expect``, which
+        ends its wait.
 
         >>> sel = Selector(sizes={"a": 1}, per_round=1)
         >>> for seconds, cold in [(9.0, ["a"]), (0.5, []), (9.0, ["a"])]:
@@ -304,11 +308,11 @@ class Selector:
         self._pending = None
 
     def expect(self, latencies: checks.Expected, *, provisional: bool = False) -> None:
-        """Take over what is known of latencies without a round, e.g. from a rehearsal: by id, or one for every client.
+        """Store latencies that are known without a round, for example from a rehearsal: by id, or one for every client.
 
-        It counts as one timing: it enters a client's mean speed like the latency of a round, and the client is no more
-        one that was never tried.  It is no pick and no release.  None, NaN, or a client left out, is not known.  If it
-        is ``provisional``, it counts only until the latency of a round is known.
+        Each one counts as one timing.  It enters a client's mean speed like the latency of a round, and the client no
+        longer counts as never tried.  It is not a pick, and not a release.  None, NaN, or a client that is left out,
+        means unknown.  If it is ``provisional``, it counts only until the latency of a round is known.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
         >>> sel.expect({"a": 0.9, "b": 0.1, "c": 0.5})
@@ -326,15 +330,15 @@ class Selector:
         left: Mapping[ClientId, float | None] | None = None,
         noise: Mapping[ClientId, float | None] | None = None,
     ) -> None:
-        """Take over what clients say of themselves: they know best, also of earlier runs.
+        """Store what clients say about themselves; they know best, also about earlier runs.
 
         ``releases``: how many releases a client has made in all.  ``left``: the fraction of its budget that is left,
-        from 0 to 1.  It replaces the server's guess until the client is observed again.  From then on the guess goes
-        on from it in proportion: f after n releases becomes f·p(n')/p(n) after n', where p is what the client's
-        schedule would leave.  0 is a client without budget, which is no candidate.  More than 0 is one that may
-        release once more, whatever the limit of its schedule.  ``noise``: how loud its next release is, as the squared
-        L2 norm of the noise (``Mechanism.noise_level(…).noise``).  Policies see it as ``noise_level``; it is forgotten
-        when the client is observed.  None or NaN takes back what a client said; one that is left out keeps it.
+        from 0 to 1.  It replaces the server's guess until the client is observed again.  From then on, the guess falls
+        in proportion: f after n releases becomes f·p(n')/p(n) after n', where p is what the client's schedule would
+        leave.  A client with 0 has no budget and is not a candidate.  A client with more than 0 may release once more,
+        whatever the limit of its schedule is.  ``noise``: how loud its next release is, as the squared L2 norm of the
+        noise (``Mechanism.noise_level(…).noise``).  Policies see it as ``noise_level``.  It is forgotten when the
+        client is observed.  None or NaN withdraws what a client said.  For a client that is left out, nothing changes.
 
         Call it after ``observe``, with what the replies of that round say.
 
@@ -365,9 +369,9 @@ class Selector:
     ) -> None:
         """Add clients, bring back some that left (their history is remembered), or update data sizes.
 
-        They are candidates from the next ``select`` on; a round that is open stays open.  What is known of their
-        latencies goes to ``expect`` afterwards.  A newcomer that ``schedules`` does not name gets the schedule that all
-        others have; where they differ, it is refused.  The schedule of a client that is known cannot change.
+        They are candidates from the next ``select`` on.  An open round stays open.  If you know their latencies, call
+        ``expect`` afterwards.  A newcomer that ``schedules`` does not name gets the schedule of all others.  If the
+        others have different schedules, it is refused.  The schedule of a known client cannot change.
         """
         known = len(self._cohort)
         if not isinstance(sizes, Mapping):
@@ -389,7 +393,7 @@ class Selector:
             self._clusters = grown
 
     def leave(self, ids: Iterable[ClientId]) -> None:
-        """Take clients out of the candidates; one that leaves in an open round can still be observed."""
+        """Take clients out of the candidates; a client that leaves in an open round can still be observed."""
         self._close_reasons()
         self._cohort.leave(ids)
 
@@ -451,9 +455,10 @@ class Selector:
         phi: Phi | None = None,
         log: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Continue from a saved state; policies, schedules and functions of your own must be passed again, the same.
+        """Continue from a saved state; pass your own policies, schedules and functions again, unchanged.
 
-        The ``log`` goes on where the state does: lines of later rounds are cut off, since these are played again.
+        The ``log`` continues where the state ends.  Lines of later rounds are cut off, because these rounds are played
+        again.
         """
         header, arrays = read_state(path, _KIND)
         self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi), log=log)
@@ -461,10 +466,10 @@ class Selector:
         return self
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any], *, open_list: bool = False) -> None:
-        """Continue from what ``state`` returned, in a selector made with the same arguments; others are refused.
+        """Continue from what ``state`` returned, in a selector made with the same arguments, or refuse.
 
-        Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.  With ``open_list`` the
-        clients may be others, too: those in the state are the clients from then on, and all others have to join.
+        Only ``sizes`` may differ, because ``join`` may have changed them.  The stored sizes count.  With ``open_list``
+        the clients may differ, too.  From then on, the clients are those in the state, and all others have to join.
         """
         before = self._cohort, self._prior
         if open_list:
@@ -497,7 +502,7 @@ class Selector:
             self._reopen(arrays["pending"], arrays.get("pending_weights"))
 
     def problem(self) -> Problem:
-        """Return the round that is to be decided next, for whoever wants to look behind the choice."""
+        """Return the round to be decided next, for code that wants to look behind the choice."""
         return Problem(
             self._cohort, self._reward, self._per_round, self._clusters, self._phi, self._seed, self._rounds + 1,
             self._memory,

@@ -34,12 +34,12 @@ from pausefl.types import ClientId
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """What the files say of a run: its state, the selector's, the strategy's arrays, and how much is journal.
+    """What the files of a run hold: its state, the selector's state, the strategy's arrays, and the journal's length.
 
     ``aggregator`` is what an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds, and ``deadline``
     what a :class:`~pausefl.selector.deadline.Deadline` has learned.
 
-    ``read`` is for people and tools that want to look into a run; a strategy resumes by itself.
+    ``read`` is for people and tools that want to look into a run.  A strategy resumes by itself.
     """
 
     state: RunState
@@ -71,7 +71,7 @@ class Checkpoint:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Checkpoint:
-        """Read a checkpoint and its journal; what is damaged or of another kind is refused."""
+        """Read a checkpoint and its journal; damaged files, and files of another kind, are refused."""
         values, arrays = read_state(path, KIND)
         mark, model = Mark(*values["journal"]), arrays_under("model", arrays)
         tensors = {name: model[name].reshape(shape) for name, shape in values["shapes"].items()}
@@ -88,7 +88,7 @@ class Checkpoint:
         )  # fmt: skip
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Replace the checkpoint, atomically and durably; the journal is as it should be already."""
+        """Replace the checkpoint, atomically and durably; the journal must be up to date before."""
         (header, columns), model = self.selector, views_of(self.state.model)
         values = {
             "run": self.state.name, "round": self.state.rounds, "selector": dict(header),

@@ -17,7 +17,7 @@ def connected(
     grid: Grid, least: int = 1, *, wait: Seconds = 60.0,
     clock: Callable[[], Seconds] = time.monotonic, sleep: Callable[[Seconds], None] = time.sleep,
 ) -> dict[ClientId, float]:  # fmt: skip
-    """Return the ids of the nodes that are connected, each with one example, as soon as they are ``least`` or more.
+    """Return the ids of the connected nodes, each with one example, as soon as there are ``least`` or more.
 
     Args:
         grid: The grid of the server app.

@@ -47,7 +47,7 @@ _LATE = "late"
 
 
 class PauseStrategy(Strategy):
-    """Wraps any Flower strategy: it sees, in each round, only the nodes that the selector chose.
+    """Wraps any Flower strategy, which then sees in each round only the nodes that the selector chose.
 
     Args:
         inner: The strategy that makes messages and averages replies, for example ``FedAvg()``.  Its own sampling must
@@ -55,38 +55,39 @@ class PauseStrategy(Strategy):
         selector: Decides who takes part.
         latency: How the time of a client is measured, see :data:`~pausefl.flower.server.replies.Latency`.
         names: How the server recognises nodes, see :mod:`~pausefl.flower.server.clients_and_nodes`.
-        newcomers: What happens to nodes that the selector does not know: ``"ignore"`` leaves them alone, and with
-            ``"join"`` they are clients from then on.
-        fewer: What happens if there are fewer candidates than the selector wants after ``wait`` seconds: an
-            ``"error"``, or a ``"smaller"`` round.
+        newcomers: What happens to nodes that the selector does not know: ``"ignore"`` leaves them alone, and ``"join"``
+            makes them clients from then on.
+        fewer: What happens if there are fewer candidates than the selector wants after ``wait`` seconds.  ``"error"``
+            ends the run, and ``"smaller"`` plays a smaller round.
         wait: For how many seconds the server waits for nodes.
-        poll: Seconds between two looks for replies.  A measured latency is no more exact than this.
-        checkpoint: A file that is written after each round.  If it is there, ``start`` goes on from it.
+        poll: How many seconds pass between two looks for replies.  Measured latencies are not more exact than this.
+        checkpoint: A file that is written after each round.  If it exists, ``start`` continues from it.
         epsilon: Asks clients to use at most this epsilon per release.  Clients ignore a value above their own.
         clip: Asks clients to use at most this clip.  Clients ignore a value above their own.
         aggregation: With ``"matched"`` the noise of the replies sets the weights by which the inner strategy averages,
             and how far the model moves towards what it returns, see :class:`~pausefl.privacy.aggregation.Aggregation`.
             An inner strategy that does not weigh replies gets the step only.
         step: How far the model moves towards what the inner strategy returns.
-        average: Above 0, a mean of the models is evaluated and returned.  Clients go on from the latest model.
-        rehearse: Before the first round of a run, but not after a resume, all clients at once are asked to work on
-            made-up data.  Then the selector knows how fast they are.
+        average: If it is above 0, a mean of the models is evaluated and returned.  Clients still train from the latest
+            model.
+        rehearse: Whether the server asks all clients at once to work on made-up data before the first round of a run.
+            Then the selector knows how fast they are.  A resumed run does not rehearse again.
         over_select: How many nodes are asked, as a multiple of what the selector picks per round, rounded up.
-        close_after: The round closes after this many sound answers.  None is the selector's number if more are asked,
-            else all.
+        close_after: The round closes after this many sound answers.  None means the selector's number if more nodes are
+            asked, and otherwise all of them.
         deadline: Seconds after which a round closes in any case, or a :class:`~pausefl.selector.deadline.Deadline` that
             learns them.  It is never more than the ``timeout`` of ``start``.
         late: What happens to replies that come after their round has closed.  The server looks for them in the next
-            rounds.  With ``"use"`` the update of a sound one is added to the current model and averaged with weight
-            1/(1 + rounds late).  With ``"waste"`` it is only counted.  Its client has paid for it either way.
+            rounds.  With ``"use"`` the update of a sound reply is added to the current model and averaged with weight
+            1/(1 + rounds late).  With ``"waste"`` the reply is only counted.  Its client has paid for it in both cases.
         seed: Decides the latencies that a model of ``latency`` draws.
 
-    The first answer of a node includes the start of its processes, so its latency is provisional: it counts until there
-    is another one.
+    The first answer of a node includes the start of its processes, so its latency is provisional.  It counts until
+    there is another one.
 
     Law: a node that was not chosen is not asked to train.  A client that did not answer in time, failed or refused
-    counts as no answer; one whose budget is gone is not a candidate again.  When too few have budget left for a round,
-    the run ends.
+    counts as no answer.  A client whose budget is gone is never a candidate again.  When too few clients have budget
+    left for a round, the run ends.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> strategy = PauseStrategy(FedAvg(fraction_evaluate=0.0), Selector({"a": 120, "b": 300, "c": 80}, per_round=2))
@@ -214,7 +215,7 @@ class PauseStrategy(Strategy):
         return frozenset(self._state.exhausted)
 
     def summary(self) -> None:
-        """Log who chooses and by what measure, the latest round, and the inner strategy."""
+        """Log the selector and how latency is measured, the latest round, and the inner strategy."""
         kind = self._latency if isinstance(self._latency, str) else type(self._latency).__name__
         log(INFO, "\t├──> PAUSE: %r", self._selector)
         log(INFO, "\t│\t├── latency: %s, names: %s, too few nodes: %s", kind, self._names, self._fewer)
@@ -261,7 +262,7 @@ class PauseStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Learn from who answered when, and let the inner strategy aggregate what is sound."""
+        """Learn how long each client took, and let the inner strategy aggregate the sound replies."""
         chosen, exchange, model = self._selector.pending, self._exchange, self._state.model
         if chosen is None or exchange is None:
             raise OutOfOrderError("aggregate_train was called with no open round; call start instead")
@@ -313,7 +314,7 @@ class PauseStrategy(Strategy):
         return self._inner.configure_evaluate(server_round, arrays, config, ChosenGrid(grid, asked)) if asked else []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the inner strategy average what all of them told."""
+        """Let the inner strategy average the answers."""
         settled = answers.settle_evaluation(self._evaluation.answered(replies), weight_key(self._inner))
         return self._inner.aggregate_evaluate(server_round, settled)
 
@@ -342,7 +343,7 @@ class PauseStrategy(Strategy):
         return model if mean is None else shaped(mean, model)
 
     def rehearse(self, grid: TimedGrid, plan: Plan) -> None:
-        """Time everybody who is there, if that was asked for and the run is new, and tell the selector."""
+        """Time all clients that are there, if ``rehearse`` is set and the run is new, and tell the selector."""
         if not self._rehearses or self._repeated is not None:
             return
         nodes = {client: self._available.here[client] for client in self._available.ready(grid, 1, everybody=True)}
@@ -366,7 +367,7 @@ class PauseStrategy(Strategy):
         return self._exchange.replies
 
     def end(self) -> None:
-        """Say which replies nobody will fetch any more, and forget them."""
+        """Log which replies nobody will fetch any more, and forget them."""
         if self._late.open:
             who = ", ".join(f"{client} (round {number})" for client, number in self._late.open[:20])
             log(
@@ -383,11 +384,11 @@ class PauseStrategy(Strategy):
         self._checkpoints.write(self._state)
 
     def over(self) -> str | None:
-        """Say why no round can be played any more, for want of budget; None while one can."""
+        """Say why too little budget is left for another round; None while it is enough."""
         return self._available.over()
 
     def save(self) -> None:
-        """Write the checkpoint, if there is to be one."""
+        """Write the checkpoint, if ``checkpoint`` names a file."""
         self._checkpoints.save(self._state)
 
     def _begin(self, grid: Grid, initial: ArrayRecord, rounds: int | None = None) -> None:

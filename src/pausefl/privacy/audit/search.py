@@ -40,7 +40,7 @@ _TAILS = 0.5 ** np.arange(1.0, 7.5, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the attack achieved.  A correct mechanism is accused in at most ``error`` of all audits."""
+    """What the attack achieved; an audit accuses a correct mechanism with probability ``error`` at most."""
 
     mechanism: str
     source: str
@@ -56,7 +56,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether the claim survived; never a proof of it."""
+        """Whether the claim survived the attack; this does not prove the claim."""
         return self.lower <= self.claimed
 
     @property
@@ -102,10 +102,10 @@ def audit(
     mechanism: Mechanism, epsilon: Epsilon, noise: Noise, *, runs: int = 40_000, error: float = 0.01,
     low_bits: bool | None = None,
 ) -> Audit:  # fmt: skip
-    """Attack ``mechanism`` with about ``runs`` releases of each input; the bound holds with confidence 1 - ``error``.
+    """Attack ``mechanism`` with about ``runs`` releases of each input; the bound has the confidence 1 - ``error``.
 
-    ``low_bits`` also looks at the last bits of the floats, where noise from plain floats gives its input away; left
-    out, it does so for sources that claim to be private.
+    With ``low_bits`` the attack also looks at the last bits of the floats, where noise from plain floats reveals its
+    input.  If you leave it out, the attack does so for sources that claim to be private.
 
     >>> from pausefl.privacy import Laplace, SimulatedNoise
     >>> noise = SimulatedNoise(np.random.default_rng(0))

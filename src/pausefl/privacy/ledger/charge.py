@@ -35,10 +35,10 @@ class Charge:
 
     Attributes:
         subject: Whose data it is.
-        release: The name of the release.  One called "retired" only spends what is left.
+        release: The name of the release.  A release called "retired" only spends what is left.
         play: Which release of the subject this is: 1, 2, 3, ….
-        epsilon: What it adds to the account.  Where releases are paid in rho, it is by how much the epsilon of the
-            account rises, at the delta that the first release brings for all of them.
+        epsilon: What it adds to the account.  Where releases are paid in rho, it is the amount by which the epsilon of
+            the account rises, at the delta that the first release brings for all of them.
         delta: What it adds to the delta of the account.
         rho: What it costs in rho; 0 where epsilon itself is added up.
         budget: The budget, fixed at the first reservation.
@@ -47,10 +47,10 @@ class Charge:
         dimension: How many coordinates leave; 0 if that was not stated.
         loss: The shape of the privacy loss.
         least: The smallest epsilon that the mechanism can do.
-        mechanism: The mechanism.  If none was named, it, the unit, the loss and the noise are unstated, and delta
-            counts as 0.
+        mechanism: The mechanism.  If no mechanism was named, then the mechanism, the unit, the loss and the noise are
+            unstated, and delta counts as 0.
         noise: Where the noise came from.
-        time: What the ledger's clock said, for the auditor only: nothing is decided by it.
+        time: What the ledger's clock said.  It is for the auditor only, and nothing depends on it.
     """
 
     subject: str
@@ -71,7 +71,7 @@ class Charge:
 
     @property
     def protects(self) -> str:
-        """Between which inputs nobody can tell, up to epsilon and delta, in words."""
+        """Which two inputs nobody can tell apart, up to epsilon and delta, in words."""
         return PROTECTED.get(self.unit, UNSTATED)
 
     @property

@@ -45,7 +45,7 @@ def release_price(
     schedule: Schedule, play: int, mechanism: Mechanism | None, deltas: Sequence[float], rho: float, subject: object,
     *, whole: Epsilon | None = None,
 ) -> Price:  # fmt: skip
-    """Return what the subject's ``play``-th release costs, or refuse: the one rule, of ledger and simulator.
+    """Return what the subject's ``play``-th release costs, or refuse; the ledger and the simulator share this rule.
 
     Args:
         schedule: How the subject's budget is spread over its releases.
@@ -57,7 +57,7 @@ def release_price(
         whole: The budget for life, where the schedule spreads only a part of it and :func:`signal_price` charges the
             rest.
 
-    A price at which the mechanism would refuse to release is refused too: it would be spent for nothing.
+    A price at which the mechanism would refuse to release is refused too, because it would be spent for nothing.
 
     >>> from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit
     >>> round(release_price(FixedHorizon(budget=8.0, releases=4), 4, PrivUnit(l2=1.0), [], 0.0, "clinic-7").epsilon, 6)

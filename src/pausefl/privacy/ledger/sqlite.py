@@ -56,36 +56,38 @@ _NAMED = "SELECT 1 FROM charges WHERE subject = ? AND release = ?"
 
 
 class SqliteLedger:
-    """Charges of any number of subjects, durable before release, safe among processes, threads and forks.
+    """The charges of any number of subjects: stored before each release, and safe for processes, threads and forks.
 
     Args:
         path: The file of a ledger that exists; :meth:`create` makes one.
-        clock: Says the time of each row.  It is an argument so that a test or a simulation can hold it still; a real
-            client needs the real one.
+        clock: Tells the time of each row.  A test or a simulation may pass its own clock.  A real client needs the real
+            one.
         timeout: For how many seconds to wait while another process uses the ledger.
 
     A subject is the identity of a data set, not of a run.
 
-    Fork while no other thread of the process is in a call of a ledger.  Otherwise the child has SQLite's word that the
-    file is locked, for its whole life: it charges nothing, and may wait for ever.
+    Fork while no other thread of the process is in a call of a ledger.  Otherwise SQLite tells the child for its whole
+    life that the file is locked.  Then the child charges nothing, and may wait for ever.
 
-    Law: ``reserve`` returns only when the charge is kept for good.  The plays of a subject are 1, 2, 3, … without gaps;
-    no release name is charged twice; ``spent`` never falls and never exceeds the budget, nor ``spent_delta`` the limit;
-    budget and schedule of a subject never change.  A call that raises has charged nothing.  There is no way to take a
-    charge back: a release that failed after its reservation stays charged.
+    Law: ``reserve`` returns only when the charge is stored for good.  The plays of a subject are 1, 2, 3, … without
+    gaps.  No release name is charged twice.  ``spent`` never falls, and never exceeds the budget.  ``spent_delta``
+    never exceeds its limit.  The budget and the schedule of a subject never change.  A call that raises has charged
+    nothing.  A charge cannot be taken back: a release that failed after its reservation stays charged.
 
-    Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers
-    what it has checked: ``reserve`` compares every byte of the file, unless nobody touched it since it was checked or
-    charged, and checks all rows again if one is another.  So an older copy that is put in the file's place shows too.
-    Two things do not show to somebody who opens a ledger afresh: an older copy, and a rewriting that recomputes
-    every hash.  Against both, note the head elsewhere and give it to :meth:`verify` or :meth:`contains`.
+    Opening a ledger checks its tables, its triggers, its file and the hash of every row.  An open ledger remembers what
+    it has checked.  If the file was touched since then, ``reserve`` compares every byte of it, and checks all rows
+    again if one of them differs.  So it also detects an older copy that was put in the file's place.  Two things cannot
+    be detected by somebody who opens a ledger for the first time: an older copy, and a rewritten file in which every
+    hash was recomputed.  Against both, note the head in another place and pass it to :meth:`verify` or
+    :meth:`contains`.
 
-    ``seal`` names a file in which the ledger remembers what it has checked, for the next opening: with a seal that
-    fits every byte of the ledger's file, no hash of a row is computed.  Keep it where nobody can write who must not
-    change the ledger.  All hashes are computed anew whenever a tenth of the rows is new, and by :meth:`verify`.
+    ``seal`` names a file in which the ledger remembers what it has checked, for the next opening: if the seal fits
+    every byte of the ledger's file, no hash of a row is computed.  Keep the seal where only those can write who may
+    change the ledger.  All hashes are computed again whenever a tenth of the rows is new, and by :meth:`verify`.
 
-    A ledger is made once, by :meth:`create`.  It has a random ``id`` and a purpose, to which every hash is bound.
-    Opening never makes one: a ledger that is missing is a fault, because a new one would be a second budget.
+    A ledger is made once, by :meth:`create`.  It has a random ``id`` and a purpose, and every hash depends on both.
+    Opening a ledger never makes one.  If a ledger is missing, that is an error, because a new one would be a second
+    budget.
 
     >>> import tempfile
     >>> from pausefl.privacy import Geometric
@@ -125,10 +127,11 @@ class SqliteLedger:
         cls, path: str | Path, *,
         simulation: bool = False, clock: Callable[[], float] = time.time, timeout: float = 30.0,
     ) -> SqliteLedger:  # fmt: skip
-        """Make a new ledger and open it; a file that exists is refused.
+        """Make a new ledger and open it; the file must not exist.
 
-        The file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
-        an empty file is a damaged one.  Only its owner may read it.  A ``simulation`` is marked as one for ever.
+        The file is made under another name, and gets its own name when it is whole.  So a crash leaves no half-made
+        ledger, and an empty file counts as damaged.  Only its owner may read it.  A ledger for a ``simulation`` stays
+        marked as one for ever.
         """
         target = Path(path).resolve()
         purpose = SIMULATION if simulation else DEPLOYMENT
@@ -147,17 +150,17 @@ class SqliteLedger:
 
     @property
     def head(self) -> Head:
-        """Where the chain ended when it was last checked; the file is not opened again."""
+        """Where the chain ended when it was last checked; this does not open the file again."""
         return self._checked.head
 
     def catch_up(self) -> None:
-        """Check what was charged since this was last checked, by whomever; or raise, as an opening does."""
+        """Check the rows that anybody has charged since the last check, or raise as opening a ledger does."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             self._check(connection)
 
     def contains(self, head: Head) -> bool:
-        """Whether the chain, as last checked, went through this head; without rows that is the start of this ledger."""
+        """Return whether the chain, as last checked, contains this head; that of no rows is the ledger's start."""
         if not 0 < head.rows < self.head.rows:
             return head in (self.head, self._start)
         with self._connected() as connection:
@@ -167,17 +170,17 @@ class SqliteLedger:
         self, subject: str, release: str, schedule: Schedule, *,
         mechanism: Mechanism | None = None, noise: Noise | None = None, dimension: int | None = None,
     ) -> Charge:  # fmt: skip
-        """Charge the subject's next epsilon to ``release``; only then may anything leave under that name.
+        """Charge the subject's next epsilon to ``release``; nothing may leave under that name before.
 
-        When this returns, the row is on the disk.  Name the ``mechanism`` and its ``noise``: unit and delta are taken
-        from them, and an epsilon that the mechanism could not use is refused instead of charged.  ``dimension`` is
-        how many coordinates leave.  Left out, they are recorded as unstated.
+        When this returns, the row is on the disk.  Pass the ``mechanism`` and its ``noise``.  The unit and delta come
+        from them, and an epsilon that the mechanism could not use is refused instead of charged.  ``dimension`` is how
+        many coordinates leave.  Arguments that you leave out are recorded as unstated.
         """
         wanted = Reservation(subject, release, schedule, mechanism, noise, dimension)
         return self._append(subject, lambda past, now: next_charge(past, wanted, now))
 
     def retire(self, subject: str) -> Charge:
-        """Spend all that the subject has left, for ever; also that of a subject which never released anything.
+        """Spend all that the subject has left, for ever; it need not have released anything before.
 
         When this returns, the row is on the disk, and every ``reserve`` for this subject is refused.
         """
@@ -185,7 +188,7 @@ class SqliteLedger:
         return self._append(subject, lambda past, now: retirement(past, subject, now))
 
     def require_writable(self) -> None:
-        """Raise if a charge could not be written now: write to the file, and take it back."""
+        """Raise if a charge could not be written now; it writes to the file, and takes that back."""
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE head SET rows = rows + 1")  # SQLite does not write what changes nothing
@@ -245,8 +248,8 @@ class SqliteLedger:
     def read_back(self) -> None:
         """Read from the file what was charged last, and raise if it is not there; then seal the ledger.
 
-        A ledger without a seal is verified from its first row on, and so is one whose file is not known to be the one
-        that was checked.
+        A ledger without a seal is verified from its first row on.  The same happens if the file may not be the one that
+        was checked.
         """
         known = self._checked
         if self._seal is None or known.pieces is None:
@@ -278,7 +281,7 @@ class SqliteLedger:
     def checked_releases(self) -> dict[str, int]:
         """Return how many releases each subject has, in order of first charge, without opening the file again.
 
-        It tells of the rows that the last opening, ``reserve`` (also one that refused) or ``verify`` has checked.
+        It counts the rows that the last opening, ``reserve`` (also one that refused) or ``verify`` has checked.
         """
         return {subject: account.releases for subject, account in self._checked.accounts.items()}
 
@@ -290,17 +293,17 @@ class SqliteLedger:
         return past_of(self._checked.accounts.get(subject))
 
     def spent(self, subject: str) -> Epsilon:
-        """Return what the subject has leaked in all: each row says what it added (PAUSE, Theorem 3, or zCDP)."""
+        """Return what the subject has leaked in all; each row says what it added (PAUSE, Theorem 3, or zCDP)."""
         return math.fsum(charge.epsilon for charge in self.charges(subject))
 
     def spent_delta(self, subject: str) -> float:
-        """Return the delta that goes with ``spent``, by plain addition too."""
+        """Return the delta that belongs to ``spent``; it is a sum, too."""
         return math.fsum(charge.delta for charge in self.charges(subject))
 
     def backup(self, target: str | Path) -> Head:
-        """Copy the ledger, checked, to a new file that can be read and restored, but never charged.
+        """Check the ledger, and copy it to a new file that can be read and restored, but never charged.
 
-        Anybody may go on charging the ledger meanwhile: the copy is of one moment.
+        Others may charge the ledger meanwhile.  The copy shows it at one moment.
         """
         return self._copied(target, BACKUP, self.id).head
 
@@ -308,8 +311,8 @@ class SqliteLedger:
     def restore(cls, backup: str | Path, target: str | Path) -> SqliteLedger:
         """Make a backup a ledger again, in a new file, and open it; the backup stays.
 
-        Only the caller can know whether the backup is the newest.  An older one forgets releases, and then its budget
-        would be spent twice: compare the head with one that was noted elsewhere, before, with :meth:`contains`.
+        Only the caller can know whether the backup is the newest.  An older backup misses releases, and then its budget
+        would be spent twice.  So use :meth:`contains` first, to compare it with a head that was noted in another place.
         """
         kept = cls(backup)
         if not kept.is_backup:
@@ -328,7 +331,7 @@ class SqliteLedger:
         return SqliteLedger(path, clock=self._clock, timeout=self._timeout)
 
     def verify(self, head: str | None = None) -> Head:
-        """Recompute every hash, or raise; with a ``head`` noted earlier, also require that the chain contains it."""
+        """Recompute every hash; raise if one is wrong, or if the chain does not contain a ``head`` noted earlier."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             end = self._check(connection, afresh=True).head

@@ -23,7 +23,7 @@ _FAR = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One subject's account.  None means unknown; every epsilon stands beside its own delta."""
+    """One subject's account.  None means unknown; every epsilon has its own delta."""
 
     subject: str
     schedule: str

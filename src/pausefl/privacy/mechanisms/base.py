@@ -32,7 +32,7 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What holds: for any two neighbouring inputs the outputs differ by at most e^epsilon, up to ``delta``.
+    """The promise: for any two neighbouring inputs, the outputs differ by at most e^epsilon, up to ``delta``.
 
     Attributes:
         unit: Which inputs are neighbours.  With ``update`` *any* two are (local DP of the whole update).  With
@@ -41,7 +41,7 @@ class Guarantee:
             by another, and the number of records is the same; nothing is promised about the data set as a whole.
         norm: The name of the norm in which ``bound`` is measured.
         bound: The largest norm of what is protected: of an update, or of one record's contribution to it.
-        delta: How likely the promise may fail; 0 is never.
+        delta: The probability that the promise fails; 0 means never.
 
     >>> Guarantee("coordinate", "linf", 0.0015).sentence(1.5, 25_818)
     'epsilon = 1.5 per coordinate, any two inputs, linf norm at most 0.0015; whole update (d = 25818): 38727'
@@ -61,7 +61,7 @@ class Guarantee:
 
     @property
     def pure(self) -> bool:
-        """Whether no failure probability is left."""
+        """Whether the promise never fails, so that delta is 0."""
         return self.delta == 0.0
 
     def whole_update(self, epsilon: Epsilon, dimension: int) -> Epsilon:
@@ -106,7 +106,7 @@ class NoiseLevel:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What may leave, and what is to be said about it.
+    """A noised update that may leave, and what holds for it.
 
     Attributes:
         update: The noised update: this may leave.
@@ -146,7 +146,7 @@ class Released:
 
 
 class Mechanism(ABC):
-    """Turns an update into something that may leave; an implementation fills in ``_randomize`` and its guarantee.
+    """Turns an update into something that may leave; an implementation defines ``_randomize`` and ``guarantee``.
 
     Law: whatever the input, ``release`` either raises :class:`~pausefl.errors.InvalidValueError` and releases nothing,
     or returns an output whose distribution obeys ``guarantee`` at that ``epsilon``.  The sensitivity follows from the
@@ -182,8 +182,8 @@ class Mechanism(ABC):
     def composition(self) -> Account:
         """How releases add up in a ledger.
 
-        With ``sum`` each has its own epsilon and delta, and both are added.  With ``zcdp`` releases are paid in rho,
-        and the delta is for all of them together.
+        With ``sum`` each release has its own epsilon and delta, and both are added up.  With ``zcdp`` releases are paid
+        in rho, and the delta is for all of them together.
         """
         return "sum"
 
@@ -200,14 +200,14 @@ class Mechanism(ABC):
     def noise_to_signal(self, dimension: int, epsilon: Epsilon) -> float:
         """Return the root mean square of the noise's L2 norm over the largest L2 norm of what is bounded.
 
-        NaN stands for a mechanism that does not state it.
+        It is NaN if the mechanism does not state it.
         """
         return math.nan
 
     def noise_level(self, dimension: int, epsilon: Epsilon, count: int = 1) -> NoiseLevel | None:
-        """Return how loud a release is, which follows from public numbers; None if the mechanism does not state it.
+        """Return how loud a release is, from public numbers only; None if the mechanism does not state it.
 
-        ``count`` matters to the record unit only: what leaves is a mean over so many records.
+        ``count`` matters only for the unit ``record``, where a mean over so many records leaves.
         """
         guarantee = self.guarantee
         ratio, signal = self.noise_to_signal(dimension, epsilon), guarantee.longest(dimension) ** 2
@@ -219,8 +219,8 @@ class Mechanism(ABC):
     ) -> Released:
         """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``.
 
-        ``clip`` bounds it tighter, in the unit of the mechanism's own clip; a larger one is ignored.  The noise stays
-        that of the mechanism's own clip: who may choose the clip cannot choose the noise.
+        A ``clip`` below the mechanism's own clip bounds the update tighter.  A larger one is ignored.  The noise always
+        fits the mechanism's own clip, so whoever chooses ``clip`` cannot choose the noise.
         """
         guarantee = self.guarantee
         fine = guarantee.unit != "record"
@@ -244,7 +244,7 @@ class Mechanism(ABC):
 
         ``records`` has a row per record: an array of two dimensions, or a mapping by name whose tensors have one
         dimension more than those of ``layers``.  A row that is not finite counts as zeros.  More rows than ``count``
-        are refused; fewer are no fault.  Each record may contribute to one row only, which nobody can check from here.
+        are refused, and fewer are allowed.  Each record may contribute to one row only; this method cannot check that.
         """
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
@@ -261,8 +261,8 @@ class Mechanism(ABC):
     ) -> Released:  # fmt: skip
         """Randomise a mean over the public ``count`` of contributions that somebody else has clipped and added up.
 
-        The guarantee holds only if each contribution had a norm of at most the mechanism's clip, which nobody can check
-        from here.  The mean is projected on the ball of that norm: this moves no two means farther apart.
+        The guarantee holds only if each contribution had a norm of at most the mechanism's clip; this method cannot
+        check that.  The mean is projected on the ball of that norm, which never moves two means farther apart.
         """
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")

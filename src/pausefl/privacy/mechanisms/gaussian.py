@@ -29,13 +29,13 @@ class Gaussian(Mechanism):
 
     Args:
         l2: The largest norm of the update, or of one record's contribution to it.
-        delta: How likely the promise may fail: for each release with ``account="sum"``, for all releases together with
-            ``"zcdp"``.
+        delta: The probability that the promise fails.  It is for each release with ``account="sum"``, and for all
+            releases together with ``"zcdp"``.
         unit: ``"update"`` scales and noises the update.  ``"record"`` scales the contribution of each record and noises
             their sum; neighbours differ in one replaced record.
         account: How releases add up.  With ``"sum"`` their epsilons and deltas are added.  With ``"zcdp"`` they are
-            paid in rho, which is much cheaper for many releases.  Left out, records are paid in rho and updates are
-            added up.
+            paid in rho, which is much cheaper for many releases.  If you leave it out, it is ``"zcdp"`` for records and
+            ``"sum"`` for updates.
 
     Use it with ``unit="record"`` to protect single records.  In both units two inputs differ by up to 2 x l2, and the
     noise is calibrated to that.
@@ -68,7 +68,7 @@ class Gaussian(Mechanism):
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Self:
-        """Take ``clip`` as the bound; what is not asked to protect records protects the whole update."""
+        """Take ``clip`` as the bound; any unit but ``record`` protects the whole update."""
         unit: Literal["update", "record"] = "record" if values["unit"] == "record" else "update"
         return cls(values["clip"], values["delta"], unit, values.get("account"))
 
@@ -83,7 +83,7 @@ class Gaussian(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Up to delta, for any two inputs, or any two that differ in one record."""
+        """A promise up to delta, for any two inputs, or for any two that differ in one record."""
         return Guarantee(self.unit, "l2", self.l2, self.delta)
 
     @property

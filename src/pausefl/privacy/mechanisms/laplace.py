@@ -23,14 +23,15 @@ class Laplace(Mechanism):
     """Clip, then add Laplace noise: pure epsilon-LDP.
 
     Args:
-        unit: ``"coordinate"`` for the experiments of the paper, which promises something about one coordinate only;
-            ``"update"`` for the real promise.
+        unit: ``"coordinate"`` repeats the experiments of the paper, and promises something about one coordinate only.
+            ``"update"`` promises something about the whole update.
         width: With ``unit="coordinate"``: every coordinate is clamped to ±width/2, and the noise has scale
             width/epsilon.
         l1: With ``unit="update"``: the update is scaled to an L1 norm of at most l1.  Two such updates differ by up to
             2 l1, so the noise has scale 2 l1/epsilon.
 
-    Use it to repeat the paper.  For the whole update :class:`~pausefl.privacy.PrivUnit` needs far less noise.
+    Use this mechanism to repeat the paper.  For the whole update :class:`~pausefl.privacy.PrivUnit` needs far less
+    noise.
 
     >>> from pausefl.privacy import SimulatedNoise
     >>> mechanism = Laplace(unit="coordinate", width=0.003)
@@ -74,7 +75,7 @@ class Laplace(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure, for any two inputs."""
+        """A promise without delta, for any two inputs."""
         if self.unit == "coordinate":
             return Guarantee("coordinate", "linf", self._size / 2.0)
         return Guarantee("update", "l1", self._size)

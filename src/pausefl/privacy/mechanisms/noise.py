@@ -67,7 +67,7 @@ class Noise(ABC):
 
 
 class SimulatedNoise(Noise):
-    """Seeded numpy noise, for simulations: who knows the seed takes it off again, and its low bits betray the input.
+    """Seeded numpy noise for simulations only: whoever knows the seed can remove it, and its low bits reveal the input.
 
     Args:
         generator: Where the random numbers come from.
@@ -138,9 +138,9 @@ class SecureNoise(Noise):
     from the integrals by terms of order g^2, about 10^-24 relative, and a billionth of sigma on top covers them.
     ``cap``, used by PrivUnit, is the exact distribution of a real vector that is rounded to a grid of 2^-20 at the very
     end: every comparison is made in exact numbers wherever floats are in doubt, and more random bits are drawn until it
-    is decided.  ``integer`` is exact.  ``uniform`` has 52 random bits: use it for what needs no proof.
+    is decided.  ``integer`` is exact.  ``uniform`` has 52 random bits, so use it only for what needs no proof.
 
-    Not claimed: constant time.  How long a call takes depends on the noise drawn.
+    Not claimed: constant time.  The duration of a call depends on the noise that was drawn.
 
     >>> drawn = SecureNoise().cap(np.ones(3), threshold=2.0, inside=1.0)
     >>> bool(drawn.sum() / math.sqrt(3.0) > 1.99), bool(np.all(drawn * 2**20 == np.rint(drawn * 2**20)))

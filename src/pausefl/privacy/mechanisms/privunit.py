@@ -34,10 +34,10 @@ class PrivUnit(Mechanism):
         norm: With ``"fixed"`` only the direction counts, and the mean is l2 x update / ||update||.  With ``"private"``
             the norm, clipped to l2, is released too, under its own share of epsilon, and the mean is the clipped
             update.
-        norm_share: The share of epsilon that the norm gets; None is the share of least error.
+        norm_share: The share of epsilon that the norm gets; None takes the share with the least error.
 
-    Use it to protect the whole update.  A zero update has no direction: a random one takes its place, drawn by the
-    client; the mean is zero.
+    Use it to protect the whole update.  A zero update has no direction, so the client draws a random one for it, and
+    the mean is zero.
 
     Law: for unit u, E[output] = l2 u and E||output / l2 - u||^2 = ``error(d, epsilon)`` with a fixed norm.
 
@@ -71,12 +71,12 @@ class PrivUnit(Mechanism):
 
     @classmethod
     def audited(cls) -> dict[str, Self]:
-        """Return the one that sends a direction, and the one that releases the norm too."""
+        """Return the variant that sends a direction, and the variant that releases the norm too."""
         return {"privunit": cls(l2=1.0), "privunit-norm": cls(l2=1.0, norm="private")}
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure, for any two inputs."""
+        """A promise without delta, for any two inputs."""
         return Guarantee("update", "l2", self.l2)
 
     def split(self, dimension: int, epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:

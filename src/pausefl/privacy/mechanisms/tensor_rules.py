@@ -21,13 +21,13 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The tensors an update must have, no more and no fewer, and which of them never leave.
+    """The tensors that an update must have, and which of them never leave.
 
     Args:
         shapes: The shape of each tensor, by name.
         local: The names of tensors that never leave.
 
-    Names and shapes come from the model, which the server knows, so they tell nothing of the data.
+    Names and shapes come from the model, which the server knows, so they reveal nothing about the data.
 
     >>> model = {"fc.weight": np.zeros((2, 3)), "bn.weight": np.ones(2), "bn.running_mean": np.zeros(2)}
     >>> sorted(Layers.of(model, batch_norm="keep-local").local)
@@ -49,9 +49,9 @@ class Layers:
         """Take names and shapes from a model, and the rule for its batch norms.
 
         A batch norm is recognised by its running statistics (PyTorch's names); ``keep-local`` keeps these and the
-        layer's own weight and bias at home, ``noise`` treats them like any other tensor, except its integer counter,
-        which stays.  One that tracks no statistics looks like any other layer and is noised; for other frameworks'
-        names, build ``Layers`` with ``local`` yourself.
+        layer's own weight and bias on the client.  ``noise`` treats them like any other tensor, except the integer
+        counter, which stays on the client.  A batch norm that tracks no statistics looks like any other layer and is
+        noised.  For the names of other frameworks, build ``Layers`` with ``local`` yourself.
         """
         policies = ("keep-local", "noise", "refuse")
         require(batch_norm in policies, "batch_norm", batch_norm, f"one of {policies}", "'refuse' is the default")

@@ -20,9 +20,9 @@ from pausefl.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class ActiveFL(Policy):
-    """AFL: the lowest 75 % by √n·loss are dropped; 90 % of a round ∝ exp(0.01·√n·loss), the rest uniformly.
+    """AFL: drops the lowest 75 % by √n·loss; draws 90 % of a round ∝ exp(0.01·√n·loss), and the rest uniformly.
 
-    Members tell their loss with their updates.  The value of all others stays what it was.
+    Members tell their loss with their updates.  The values of all others stay as they were.
 
     Deviation: a client that has told no loss has the highest value that was told, so that it is tried; the paper does
     not say where first values come from.  (1 - alpha_3)·m is rounded to the nearest whole number, a half to the even

@@ -29,7 +29,7 @@ class CsUcb(Policy):
     Clients that were never timed come first.
 
     Args:
-        tau_max: The seconds at which a speed is 0; a client whose mean is longer has the speed 0, too.  None: the
+        tau_max: The seconds at which a speed is 0; a client whose mean is longer has the speed 0, too.  None takes the
             slowest answer seen.
 
     >>> from pausefl import Selector

@@ -29,9 +29,9 @@ class FedCS(Policy):
     adds is then smallest for the fastest, and greedy is optimal.
 
     Args:
-        deadline: Seconds that a round may take.  None: the median of what the candidates take on average, as far as
-            they were timed; the paper's three minutes are those of its network.
-        pool: How many clients are drawn, and asked for their resources: the paper's ⌈K·C⌉.  None: m.
+        deadline: Seconds that a round may take.  None takes the median of what the timed candidates take on average;
+            the paper's three minutes fit its own network.
+        pool: How many clients are drawn, and asked for their resources: the paper's ⌈K·C⌉. None takes m.
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=FedCS())

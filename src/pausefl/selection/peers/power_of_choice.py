@@ -28,8 +28,8 @@ class PowD(Policy):
     The d are asked for the loss of the current model on all their data, so d clients pay for a release in each round.
 
     Args:
-        d: How many are asked.  It must be at least m; beyond the number of candidates, everybody is asked.  None: 2m,
-            as in experiments of the paper.
+        d: How many are asked.  It must be at least m; beyond the number of candidates, everybody is asked.  None takes
+            2m, as in experiments of the paper.
 
     >>> from pausefl import Selector
     >>> sel = Selector({"a": 120, "b": 300, "c": 80, "d": 200}, per_round=2, policy=PowD())

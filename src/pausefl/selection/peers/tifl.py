@@ -21,23 +21,23 @@ from pausefl.types import FloatArray, IntArray
 
 @dataclass(eq=False)
 class TiFL(Policy):
-    """TiFL: clients are sorted into tiers by their mean seconds; a tier is drawn, and of its clients m uniformly.
+    """TiFL: sorts clients into tiers by their mean seconds, draws a tier, and draws m of its clients uniformly.
 
     At first all tiers are equally likely.  Every ``interval`` rounds, if the accuracy of the tier just played has not
     risen, the tiers are ranked by accuracy, and of n tiers the one at rank i = 0, 1, …, worst first, gets the
     probability (n - i) / (n(n+1)/2).  A tier that has used up its credits is not drawn any more.
 
     Deviation: the paper measures the latency of all clients first.  Here clients that were never timed are picked
-    before all others.  The tiers are those of the candidates of a round, equally large.  The accuracy of a tier is
-    what its clients last told with an update, weighted by their data, and not that on the data of all of them; a tier
-    of which nothing is known counts as the worst, and where there is no earlier accuracy it counts as not risen.
-    Where a tier has fewer than m clients, the round is filled from the next faster tiers, which cost no time, and
-    then from the next slower ones.  When all credits are used up they bind no more; the paper would not end.
+    before all others.  The tiers are those of the candidates of a round, equally large.  The accuracy of a tier is what
+    its clients last told with an update, weighted by their data, and not that on the data of all of them; a tier of
+    which nothing is known counts as the worst, and where there is no earlier accuracy it counts as not risen.  Where a
+    tier has fewer than m clients, the round is filled from the next faster tiers, which cost no time, and then from the
+    next slower ones.  When all credits are used up, they no longer count; the paper's algorithm would not end.
 
     Args:
         tiers: How many tiers there are.
         interval: After how many rounds the probabilities may change.
-        credits: How often each tier may be drawn.  None: without limit; the paper gives no numbers.
+        credits: How often each tier may be drawn.  None sets no limit; the paper gives no numbers.
         adaptive: Whether probabilities follow the accuracy.  If not, they stay equal, and clients tell no accuracy.
 
     >>> from pausefl import Selector
