@@ -52,7 +52,7 @@ def known_name(key: str, name: str, known: Sequence[str]) -> str:
 
 
 class Data(Section):
-    """What is learned, and who holds which part of it."""
+    """Which data is learned, and which client holds which part of it."""
 
     name: str = "digits"
     train_size: int | None = Field(default=None, ge=1)
@@ -67,7 +67,7 @@ class Data(Section):
 
 
 class NetworkSection(Section):
-    """Clients and how long they take."""
+    """The clients, how long they take, and when they are there."""
 
     clients: int = Field(default=30, ge=1)
     latency: Literal["two-groups", "normal", "lognormal", "exponential", "pareto", "devices", "trace"] = "two-groups"
@@ -140,7 +140,7 @@ class NetworkSection(Section):
 
 
 class SelectionSection(Section):
-    """Who takes part."""
+    """Which policy picks the clients, and with which weights."""
 
     policy: str = "pause"
     per_round: int = Field(default=5, ge=1)
@@ -202,7 +202,7 @@ class Privacy(Section):
 
 
 class SignalsSection(Section):
-    """How clients tell their loss or accuracy to policies that want to hear it; nothing for all others."""
+    """How clients tell their loss or accuracy; it matters only for policies that use them."""
 
     kind: Literal["noised", "bit", "bare"] = "bit"
     share: float = Field(default=0.2, gt=0, lt=1)
@@ -238,7 +238,7 @@ class Learning(Section):
 
 
 class Server(Section):
-    """What the server makes of the updates it receives."""
+    """When the server closes a round, and how it combines the updates."""
 
     aggregation: Literal["plain", "matched"] = "plain"
     step: float = Field(default=1.0, gt=0)
@@ -256,7 +256,7 @@ class Server(Section):
 
 
 class Run(Section):
-    """How long, how often."""
+    """How many rounds a run has, and how often it is scored and saved."""
 
     rounds: int = Field(default=300, ge=1)
     seed: int = Field(default=0, ge=0)

@@ -34,7 +34,7 @@ class Statement:
     delta_limit: float
     left: Epsilon
     unstated: int
-    """How many releases named no mechanism: their delta is not known, and counts as 0."""
+    """How many releases named no mechanism; their delta is unknown and counts as 0."""
     unit: str
     protects: str
     """What the unit protects, in words."""
@@ -43,18 +43,19 @@ class Statement:
     bound: Epsilon
     bound_delta: float
     method: str
-    """What gives ``bound``: the smaller of sum and tight bound (``pld``) at ``tight_delta``, or ``zcdp`` for an account
-    that is paid in rho: what it adds up to is the promise itself."""
+    """How ``bound`` was computed: ``sum`` or the tight bound ``pld``, whichever is smaller at ``tight_delta``, or ``zcdp``
+    for an account that is paid in rho."""
     whole_update: Epsilon | None
     """The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its dimension."""
     whole_delta: float | None
     releases_left: int | None
-    """Until the schedule ends, its epsilons fall below what the mechanism can do, or delta is used up."""
+    """How many releases are possible until the schedule ends, its epsilons are too small for the mechanism, or delta is
+    used up."""
     ended_by: str
     releases_until_99_percent: int | None
     mechanisms: list[str]
     retired: str | None
-    """When the rest was spent for ever; the bounds, and the count of releases, are of what left before."""
+    """When the rest was spent for ever; the bounds and the count of releases cover what left before."""
 
 
 def statement(ledger: SqliteLedger, subject: str, *, delta: float = 1e-6) -> Statement:
