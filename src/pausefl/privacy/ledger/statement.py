@@ -43,8 +43,8 @@ class Statement:
     bound: Epsilon
     bound_delta: float
     method: str
-    """How ``bound`` was computed: ``sum`` or the tight bound ``pld``, whichever is smaller at ``tight_delta``, or ``zcdp``
-    for an account that is paid in rho."""
+    """How ``bound`` was computed: ``sum`` or the tight bound ``pld``, whichever is smaller at ``tight_delta``, or
+    ``zcdp`` for an account that is paid in rho."""
     whole_update: Epsilon | None
     """The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its dimension."""
     whole_delta: float | None
