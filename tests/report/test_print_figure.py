@@ -84,13 +84,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--out", "x.pdf"], "a pdf file holds one chart; name it, for example --only accuracy-seconds"),
+        (["--out", "x.pdf"], "a pdf file holds one chart; pass its name, for example --only accuracy-seconds"),
         (["--out", "x.pdf", "--format", "html"], "--format is 'html', but --out is 'x.pdf'; leave one of them out"),
         (["--out", "x.doc"], "--out is 'x.doc', but must end in .html, .pdf, .svg or .png; for example report.html"),
         (["--out", "x"], "--out is 'x', but must end in .html"),
         (["--out", "x.pdf", "--only", "latency", "--only", "budget"], "--out is one file, but --only names 2 charts"),
         (["--format", "pdf", "--only", "latncy"], "did you mean 'latency'?"),
-        (["--width", "3in"], "--width has no effect on a page; name a figure with --only"),
+        (["--width", "3in"], "--width has no effect on a page; pass --only CHART"),
         (["--font-size", "8"], "--font-size has no effect on a page"),
         (["--format", "svg", "--only", "latency", "--font-size", "0"], "--font-size is 0, but must be from 4 to 40"),
         (

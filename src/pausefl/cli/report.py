@@ -69,7 +69,7 @@ def report(
     size = _print_size(width, font_size)
     if size is not None and paths[0].suffix == ".html" and images is None:
         given = "--width" if width is not None else "--font-size"
-        raise ConfigError(f"{given} has no effect on a page; name a figure with --only and --format pdf, svg or png")
+        raise ConfigError(f"{given} has no effect on a page; pass --only CHART and --format pdf, svg or png")
     found = _read(folders, title, reference or (), label or ())
     found = found.only(only) if only else found
     if paths[0].suffix == ".html":
@@ -92,7 +92,7 @@ def _paths(out: Path | None, form: Format | None, only: Sequence[str]) -> list[P
     if form == "html":
         return [out or Path("report.html")]
     if not only:
-        raise ConfigError(f"a {form} file holds one chart; name it, for example --only accuracy-seconds")
+        raise ConfigError(f"a {form} file holds one chart; pass its name, for example --only accuracy-seconds")
     if out is not None and len(only) > 1:
         raise ConfigError(
             f"--out is one file, but --only names {len(only)} charts; use --format {form} instead of --out"

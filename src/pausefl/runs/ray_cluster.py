@@ -125,7 +125,7 @@ class RayCluster:
         record = last_record(task.out)
         at = 0 if record is None else record["round"]
         self.say(
-            f"{task.out}: its worker died ({why}); the run goes on after round {at} on another worker (retry {times} "
+            f"{task.out}: its worker died ({why}); the run continues after round {at} on another worker (retry {times} "
             f"of {self.retries})"
         )
         return self._begin(task, data_dir, baggage)

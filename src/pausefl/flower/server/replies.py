@@ -260,7 +260,7 @@ def _unlike(tensor: Tensor, model: Tensor) -> str:
     with np.errstate(over="ignore", invalid="ignore"):
         narrowed = tensor.astype(model.dtype, copy=False)
     if tensor.dtype.kind != "f":
-        return "" if np.array_equal(narrowed, tensor) else f"holds numbers that are no {model.dtype}"
+        return "" if np.array_equal(narrowed, tensor) else f"holds numbers that are not {model.dtype}"
     return "" if np.isfinite(narrowed).all() else f"holds NaN or infinity, as {model.dtype}"
 
 

@@ -26,7 +26,7 @@ RETIRED = "retired"
 MOST_COORDINATES = 2**53
 """The largest dimension of a row: counts up to here are exact as floats, and fit any database."""
 
-_EXAMPLES = {"subject": "name the data, e.g. 'clinic-7'", "release": "name it, e.g. 'run/round'"}
+_EXAMPLES = {"subject": "for example 'clinic-7'", "release": "for example 'run/round'"}
 
 
 @dataclass(frozen=True, slots=True)
