@@ -180,7 +180,7 @@ def _show(result: SearchResult, every: bool) -> None:
     shown = list(result.trials) if every else result.front or nearest
     if result.best is not None and result.best not in shown:
         shown.insert(0, result.best)
-    head = ("trial", *short_keys(result.keys).values(), *columns(result.aim).values(), "which")
+    head = ("trial", *short_keys(result.keys).values(), *columns(result.aim).values(), "result")
     rows = [
         [str(trial.number), *(value_text(trial.values[key]) for key in result.keys), *numbers(trial.found, "-"),
          standing.get(trial.number, trial.state)]
@@ -189,7 +189,7 @@ def _show(result: SearchResult, every: bool) -> None:
     kept = [i for i in range(len(head)) if any(row[i] != "-" for row in rows)]
     table = Table()
     for i in kept:
-        table.add_column(head[i], justify="left" if head[i] == "which" else "right", overflow="fold")
+        table.add_column(head[i], justify="left" if head[i] == "result" else "right", overflow="fold")
     for row in rows:
         table.add_row(*(escape(row[i]) for i in kept), style="bold" if row[-1] == BEST else None)
     console.print(table)

@@ -43,7 +43,7 @@ def point_chart(
             alt.Tooltip("said:N", title="values"),
             alt.Tooltip("x:N" if ordinal else "x:Q", title=axes.x, **({} if ordinal else {"format": ",.4~g"})),
             alt.Tooltip("y:Q", title=axes.y, format=",.4~g"),
-            alt.Tooltip("run:N", title="which"),
+            alt.Tooltip("run:N", title="result"),
         ],
     )
     edge = base.transform_filter("datum.edge > 0").mark_line(
@@ -81,7 +81,7 @@ def parallel_chart(
             alt.Tooltip("trial:N", title="trial"),
             alt.Tooltip("axis:N", title="of"),
             alt.Tooltip("text:N", title="value"),
-            alt.Tooltip("run:N", title="which"),
+            alt.Tooltip("run:N", title="result"),
         ],
     )
     chart = alt.layer(lines, points, data=table(alt, rows)).transform_filter(VISIBLE)

@@ -108,7 +108,7 @@ def _table(result: SearchResult, standing: dict[int, str]) -> Table:
     places = list(STANDINGS)
     played = sorted((t for t in result.trials if t.found), key=lambda t: (places.index(standing[t.number]), t.number))
     short = short_keys(result.keys)
-    head = ["which", "trial", *short.values(), *columns(result.aim).values(), "stopped because of"]
+    head = ["result", "trial", *short.values(), *columns(result.aim).values(), "stopped because of"]
     rows = [
         [standing[t.number], str(t.number), *(value_text(t.values[key]) for key in result.keys),
          *numbers(t.found, NOTHING), t.why or NOTHING]
