@@ -115,7 +115,7 @@ def checked_schedule(schedule: object, whose: str = "schedule") -> None:
     """Refuse what is no schedule."""
     if not all(hasattr(schedule, name) for name in ("budget", "limit", "spent")):
         raise InvalidValueError(
-            f"{whose} is {shown(schedule)}, but must be a schedule; pass e.g. Geometric(budget=40.0, decay=0.04)"
+            f"{whose} is {shown(schedule)}, but must be a schedule; for example Geometric(budget=40.0, decay=0.04)"
         )
 
 

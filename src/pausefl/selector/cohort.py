@@ -135,12 +135,13 @@ class Cohort:
         A client that was silent waits no longer: whoever calls knows that it is there.
         """
         if not isinstance(sizes, Mapping):
-            raise InvalidValueError(f"sizes is {shown(sizes)}, but must be a mapping; pass e.g. {{'name': 120}}")
+            raise InvalidValueError(f"sizes is {shown(sizes)}, but must be a mapping; for example {{'name': 120}}")
         wanted = list(sizes)
         for client in wanted:
             if isinstance(client, bool) or not isinstance(client, (int, str, np.integer)):
                 raise InvalidValueError(
-                    f"client id is {shown(client)}, but must be an integer or a string; convert it, e.g. with str()"
+                    f"client id is {shown(client)}, but must be an integer or a string; convert it, for example with "
+                    "str()"
                 )
         checked = _checked_sizes(list(sizes.values()), wanted)
         # numpy's whole numbers are equal to Python's, but JSON does not know them.

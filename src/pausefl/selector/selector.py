@@ -112,7 +112,7 @@ class Selector:
         self._phi = phi
         if phi is not None and not self._policy.any_reward:
             raise InvalidValueError(
-                f"phi is set, but policy {self._policy.name!r} cannot honour it; use 'sa-pause' or 'brute'"
+                f"phi is set, but policy {self._policy.name!r} cannot use it; pass policy='sa-pause' or 'brute'"
             )
         self._seed = _whole(seed, "seed", 0)
         self._memory = None if memory is None else _whole(memory, "memory", 1)
@@ -375,7 +375,7 @@ class Selector:
         """
         known = len(self._cohort)
         if not isinstance(sizes, Mapping):
-            raise InvalidValueError(f"sizes is {shown(sizes)}, but must be a mapping; pass e.g. {{'name': 120}}")
+            raise InvalidValueError(f"sizes is {shown(sizes)}, but must be a mapping; for example {{'name': 120}}")
         table = joined(self._reward.budgets.table, self._cohort, sizes, {} if schedules is None else schedules)
         column = None
         if self._clusters is not None:
