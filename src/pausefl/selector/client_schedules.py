@@ -57,8 +57,8 @@ def joined(
     missing = next((client for client in newcomers if client not in given), None)
     if missing is not None and table.only is None:
         raise InvalidValueError(
-            f"schedules have none for client {shown(missing)}, but must have one for every newcomer, since those that "
-            "are here differ; add it"
+            f"schedules have none for client {shown(missing)}, but must have one for every newcomer, because the "
+            "schedules of the others differ; add one for it"
         )
     return table.grown([given.get(client, table.schedules[0]) for client in newcomers], len(cohort))
 
