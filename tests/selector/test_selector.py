@@ -163,7 +163,7 @@ def test_integer_ids_in_a_mapping_and_in_a_sequence_are_the_same() -> None:
         ({"policy": "puase"}, InvalidValueError, "did you mean 'pause'"),
         ({"policy": "fastest"}, InvalidValueError, "pass pausefl.Fastest"),
         ({"policy": 3}, InvalidValueError, "policy is 3"),
-        ({"phi": len}, InvalidValueError, "use 'sa-pause' or 'brute'"),
+        ({"phi": len}, InvalidValueError, "pass policy='sa-pause' or 'brute'"),
         ({"seed": -1}, InvalidValueError, "seed is -1"),
         ({"sizes": 5}, InvalidValueError, "sizes is 5"),
         ({"sizes": {"a": 1, True: 2, "c": 1}}, InvalidValueError, "client id is True"),
