@@ -132,8 +132,8 @@ def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -
         times = [[p.name, *(str(p.time_to[target]) for target in shown)] for p in policies]
         out.print(_table(["policy", *(f"s to {target:g} %" for target in shown)], times))
     out.print(
-        "final %: mean of the last ten rounds. max leak: largest epsilon spent by a client. fast half %: share of picks "
-        "that went to the faster half of the clients. ±: deviation over seeds."
+        "final %: mean of the last ten rounds. max leak: largest epsilon spent by a client. fast half %: share of "
+        "picks that went to the faster half of the clients. ±: deviation over seeds."
     )
     if shown and any(p.seeds > 1 for p in policies):
         out.print(EXPLAINED)
