@@ -26,7 +26,7 @@ from pathlib import Path
 from pausefl.owner.owner_init import init_owner
 
 HERE = Path(__file__).parent
-RECORDS, DELTA = 1437, 1e-5  # digits that the clients share; how likely the promise about one of them may fail
+RECORDS, DELTA = 1437, 1e-5  # digits that the clients share; the allowance on top of epsilon
 TERMS = {"record": (4.0, 12), "update": (40.0, 4)}  # what is protected: the budget, and how many releases share it
 BIN = Path(sys.executable).parent
 QUIET = {

@@ -77,7 +77,7 @@ _RECORD = """\
 kind = "gaussian"
 unit = "record"  # a promise about each single record: up to the budget, nobody can tell it from another in its place
 {clip}  # the length that no record's contribution exceeds
-{delta}  # the probability that the promise fails, for all releases together; fixed by the first release"""
+{delta}  # the allowance on top of epsilon, for all releases together; fixed by the first release"""
 _RECORDS = "examples = {records}  # how many records you have at most; every server is told this number"
 
 _BUDGET, _RELEASES = {"update": 8.0, "record": 1.0}, {"update": 8, "record": 20}

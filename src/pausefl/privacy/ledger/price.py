@@ -19,9 +19,9 @@ IN_RHO = "zcdp"
 DELTA_LIMIT = 1e-3
 """The most delta a subject may give up in its life, whatever its budget of epsilon.
 
-Delta is the chance that the promise about epsilon fails, with no bound on what shows then.  Over all releases that
-must stay a rare accident: of a thousand clients at the limit at most one is expected to meet it.  At the usual delta
-of 1e-6 it allows a thousand releases, more than most schedules have any epsilon for.
+Whatever happens may be likelier by delta than epsilon allows, with no bound on what shows then.  Over all releases that
+must stay small: somebody who guesses is right at most once in a thousand times more often.  At the usual delta of 1e-6
+it allows a thousand releases, more than most schedules have any epsilon for.
 """
 
 

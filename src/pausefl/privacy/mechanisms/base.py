@@ -41,7 +41,7 @@ class Guarantee:
             by another, and the number of records is the same; nothing is promised about the data set as a whole.
         norm: The name of the norm in which ``bound`` is measured.
         bound: The largest norm of what is protected: of an update, or of one record's contribution to it.
-        delta: The probability that the promise fails; 0 means never.
+        delta: The small allowance on top of epsilon; 0 means none.
 
     >>> Guarantee("coordinate", "linf", 0.0015).sentence(1.5, 25_818)
     'epsilon = 1.5 per coordinate, any two inputs, linf norm at most 0.0015; whole update (d = 25818): 38727'

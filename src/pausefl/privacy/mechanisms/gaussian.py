@@ -29,7 +29,7 @@ class Gaussian(Mechanism):
 
     Args:
         l2: The largest norm of the update, or of one record's contribution to it.
-        delta: The probability that the promise fails.  It is for each release with ``account="sum"``, and for all
+        delta: The small allowance on top of epsilon.  It is for each release with ``account="sum"``, and for all
             releases together with ``"zcdp"``.
         unit: ``"update"`` scales and noises the update.  ``"record"`` scales the contribution of each record and noises
             their sum; neighbours differ in one replaced record.
