@@ -690,6 +690,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 fails, mechanism = sys.argv[2] == "fails", eval(sys.argv[3])
+state = 1 << 25 if sys.argv[2] == "keeps a state" else 0
 ledger = make_ledger(Path(sys.argv[1]) / "ledger.db")
 owner = Owner(name="a", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4), mechanism=mechanism)
 model = {"w": np.zeros(int(sys.argv[4]), dtype=np.float32)}
@@ -699,9 +700,10 @@ def train():
     before = peak()
     if fails:
         raise ValueError
+    np.ones(state, dtype=np.uint8)
     return {"w": model["w"] + np.float32(1.0)}, {}
 
-Gate(owner, "run").train(TrainingRequest("run", 1), model, train)
+Gate(owner, "run").train(TrainingRequest("run", 1), model, train, more_memory=state)
 print(before, peak())
 """
 
@@ -711,7 +713,7 @@ print(before, peak())
 )
 @pytest.mark.parametrize(
     ("training", "dimension"),
-    [("works", 60_000), ("fails", 60_000), pytest.param("works", 9, marks=pytest.mark.thorough)],
+    [("works", 60_000), ("fails", 60_000), ("keeps a state", 9), pytest.param("works", 9, marks=pytest.mark.thorough)],
 )
 def test_no_more_memory_is_needed_after_the_charge_than_before_it(
     tmp_path: Path, mechanism: str, training: str, dimension: int
@@ -733,3 +735,28 @@ def test_the_memory_to_take_over_what_training_returns_grows_with_the_number_of_
     for number, count in ((1, 1), (2, 1001)):
         ask(owner, round=number, model={f"w{n}": np.ones(1, dtype=np.float32) for n in range(count)})
     assert held[2] - held[0] >= 1000 * 2000
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_reply_is_made_after_the_hold_whether_or_not_training_failed(owner, fails):
+    """And a hold that is stopped by a signal shows as little as training that is stopped by one."""
+    model, seen = {"w": np.ones(5)}, []
+
+    def train():
+        seen.append("trained")
+        if fails:
+            raise ValueError
+        return {"w": np.zeros(5)}, {}
+
+    def hold():
+        seen.append("held")
+
+    def stopped():
+        raise SystemExit
+
+    first = Gate(owner, "run").train(TrainingRequest("run", 1), model, train, hold=hold)
+    second = Gate(owner, "run").train(TrainingRequest("run", 2), model, train, hold=stopped)
+    assert seen == ["trained", "held", "trained"]
+    again = Gate(owner, "run").train(TrainingRequest("run", 2), model, train)
+    assert (first.replayed, second.replayed, again.replayed) == (False, False, True)
+    assert np.array_equal(again.arrays["w"], second.arrays["w"])

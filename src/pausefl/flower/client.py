@@ -29,9 +29,9 @@ from pausefl.flower.protocol import (
     rehearsal_reply,
 )
 from pausefl.flower.simulation import in_simulation
-from pausefl.owner.gate import Gate, Numbers, measured, rehearse
+from pausefl.owner.gate import Gate, Numbers, Train, measured, rehearse
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.request_and_reply import Refused, refusing
+from pausefl.owner.request_and_reply import Refused, Reply, TrainingRequest, refusing
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _VARIABLE = "PAUSEFL_OWNER"
@@ -134,11 +134,15 @@ class PrivateUpdate:
             answer = _asked(app, msg, context)
             return arrays_in(answer)[1], _numbers(answer)
 
-        reply = gate.train(request, model, train)
+        reply = self._pass(gate, request, model, train)
         ahead = reply.next_level.noise if reply.next_level else None
         note = Note(owner.name, reply.releases, reply.seconds, reply.replayed, reply.level, reply.left, ahead)
         metrics = MetricRecord(dict(reply.numbers))
         return RecordDict({key: record_of(reply.arrays), METRICS: metrics, RECORD: note.record()})
+
+    def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
+        """Let one training through the gate."""
+        return gate.train(request, model, train)
 
 
 def _tell(why: Refused) -> None:

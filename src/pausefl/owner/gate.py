@@ -36,6 +36,9 @@ Where single records are protected, each tensor has one dimension more: a row fo
 the owner lets the app clip them.
 """
 
+_Trained: TypeAlias = tuple[dict[str, Tensor], dict[str, int | float]]
+"""What training changed, and the numbers of the app that may leave."""
+
 _LOG = logging.getLogger("pausefl")
 
 _SPARE, _SPARE_EACH = 1 << 24, 200
@@ -81,8 +84,16 @@ class Gate:
         """How many releases of this data were charged in all."""
         return self._ledger.checked_releases().get(self._owner.name, 0)
 
-    def train(self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
-        """Charge, train and release; or return again what left for this request before."""
+    def train(
+        self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train, *,
+        hold: Callable[[], None] = lambda: None, more_memory: int = 0,
+    ) -> Reply:  # fmt: skip
+        """Charge, train and release; or return again what left for this request before.
+
+        ``hold`` is called after training, whether or not it failed.  It may wait: all that comes after it takes the
+        same time in both cases.  ``more_memory`` is how many bytes ``train`` itself may need to take over what was
+        trained.
+        """
         owner, mechanism, noise = self._owner, self._owner.mechanism, SecureNoise()
         # Check.
         with refusing("bad-request", Exception):
@@ -95,7 +106,7 @@ class Gate:
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
-            taken = _touched(_TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model))
+            taken = _touched(_TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model) + more_memory)
             spare = _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
@@ -129,8 +140,9 @@ class Gate:
                 ahead = self._ahead(dimension)
                 del taken
                 start = time.monotonic()
-                update, numbers = self._trained(train, model, layers) or (unchanged, _allowed(owner, {}))
+                trained = self._trained(train, model, layers)
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
+                update, numbers = self._held(hold, trained) or (unchanged, _allowed(owner, {}))
                 del spare
                 with np.errstate(all="ignore"):  # an app may have made numpy raise where it rounds
                     arrays = released(
@@ -187,9 +199,16 @@ class Gate:
             level = mechanism.noise_level(dimension, alone_epsilon(ahead, mechanism), self._owner.examples)
         return {"left": left, "next_level": level}
 
-    def _trained(
-        self, train: Train, model: Mapping[str, Tensor], layers: Layers
-    ) -> tuple[dict[str, Tensor], dict[str, int | float]] | None:
+    def _held(self, hold: Callable[[], None], trained: _Trained | None) -> _Trained | None:
+        """Hold, and return what was trained; None if a signal ended that, as one does that comes while training."""
+        try:
+            hold()
+        except BaseException as error:
+            _tell(self._log, "pausefl: a reply was held back and stopped; an unchanged model is noised instead", error)
+            return None
+        return trained
+
+    def _trained(self, train: Train, model: Mapping[str, Tensor], layers: Layers) -> _Trained | None:
         """Return what training changed, and its allowed numbers; None if it failed, whatever happened."""
         try:
             tensors, told = run_and_undo(train)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import math
 import os
 import time
 from dataclasses import replace
@@ -23,6 +24,7 @@ from pausefl.flower.node import guard as guarding
 from pausefl.flower.node.box import Box, BoxError, pack
 from pausefl.flower.node.guard import Guard, leaves, time_limit_within
 from pausefl.flower.node.noise_time import NoiseTime
+from pausefl.owner import gate as gating
 from pausefl.owner.kept_replies import Place
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reply
@@ -46,7 +48,7 @@ class Clock:
         self.woke = time.time()
 
     def box_takes(self, seconds: float, patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
-        def run(*_: object) -> bytes:
+        def run(*_: object, **__: object) -> bytes:
             self.now += seconds
             if fails:
                 raise BoxError("ended")
@@ -89,6 +91,47 @@ def test_with_a_fixed_time_a_reply_is_kept_at_one(
     clock.box_takes(took, monkeypatch, fails=fails)
     guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
     assert times == [LAUNCHED + kept]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_reading_what_the_app_returned_does_not_have_its_reply_kept_later(
+    fails: bool, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a training that failed there is nothing to read, and the server decides how long reading takes."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    times: list[float] = []
+
+    def slowly(*words: Any, **more: Any) -> Any:
+        clock.now += 3.0 if clock.now > LAUNCHED else 0.0  # not before the app has run
+        return read(*words, **more)
+
+    read = gating.difference
+    monkeypatch.setattr(gating, "difference", slowly)
+    monkeypatch.setattr(Place, "keep", lambda place, reply: times.append(clock.now))
+    clock.box_takes(20.0, monkeypatch, fails=fails)
+    guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+    assert times == [LAUNCHED + 35.0]
+
+
+@pytest.mark.parametrize(("before", "stopped"), [(0.0, 30.0), (4.0, 30.0), (29.0, 30.0)])
+def test_an_app_that_starts_late_is_stopped_in_time_for_its_answer(
+    before: float, stopped: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long request takes long to hand over: the answer of an app that takes long would then be late."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    ends: list[float] = []
+
+    def run(*_: object, end: float) -> bytes:
+        ends.append(end)
+        return pack(bytes(210 * 4), b"")
+
+    monkeypatch.setattr(Box, "run", run)
+    clock.now += before
+    assert guard.answer(node.app().content, kit.request(), node.context, LAUNCHED).has_content()
+    assert ends == [LAUNCHED + stopped] and clock.now == LAUNCHED + 40.0
+    ends.clear()
+    replace(guard, answer_after=0.0).answer(node.app().content, kit.request(2), node.context, LAUNCHED)
+    assert ends == [math.inf]
 
 
 @pytest.mark.parametrize("took", [1.0, 24.0])
@@ -174,7 +217,7 @@ def test_a_model_of_many_tensors_or_long_names_might_take_too_long(
     """What an app returned is read tensor by tensor, and only if it returned something: that must not be late."""
     guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
     guard = Guard.of(replace(guard, noise=NoiseTime(mechanism="privunit", each=each / 9, tensor=tensor)).text())
-    monkeypatch.setattr(Box, "run", lambda *_: pack(bytes(4 * count), b""))
+    monkeypatch.setattr(Box, "run", lambda *_, **__: pack(bytes(4 * count), b""))
     for count, letters, charges in ((2, 8, 1), (3, 8, 1), (1, 30, 1 + (each == 0.0))):
         clock.now, asked = LAUNCHED, kit.request(count)
         names = [f"{number}" + "x" * (letters - 1) for number in range(count)]
@@ -201,7 +244,7 @@ def test_with_a_fixed_time_one_processor_is_free_of_apps(
     node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes: list[Box] = []
-    monkeypatch.setattr(Box, "run", lambda box, *_: boxes.append(box) or pack(bytes(210 * 4), b""))
+    monkeypatch.setattr(Box, "run", lambda box, *_, **__: boxes.append(box) or pack(bytes(210 * 4), b""))
     Clock(monkeypatch)
     for number, after in ((1, 0.0), (2, 40.0)):
         guard = replace(node.limited(time_limit=25.0).guard, answer_after=after)

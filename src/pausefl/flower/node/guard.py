@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -24,8 +25,10 @@ from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
+from pausefl.owner.gate import Gate, Train
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.request_and_reply import Reason
+from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 MOST_STATE, STATE, STATE_OF = 1 << 24, "pausefl-state", "pausefl-state-of"
 """Bytes of an app's state that are kept for its next message, the name they are kept by, and that of the app's hash."""
@@ -34,7 +37,8 @@ SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
 end all its processes; and after how many seconds an answer leaves for which no app ran."""
 
-_LAST_WORDS = 300
+_LAST_WORDS, _COPIES = 300, 6
+"""Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,34 +91,40 @@ class Guard:
         def app(asked: Message, given: Context) -> Message:
             nonlocal ran
             ran = True
-            try:
-                # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of
-                # looking through their folders does, and an app can make it depend on how full their disk is.
-                box = replace(self.box, spare_one=self.answer_after > 0.0)
-                if asked.metadata.message_type == REHEARSAL:
-                    return run_boxed(replace(box, data=(), blind=True), bundle, asked, given)
-                box.check_folders()
-                return run_boxed(box, bundle, asked, given, self._records())
-            finally:
-                self._hold(begun)
+            # Nothing is charged for a rehearsal, so not even the time it takes may depend on the data.  That of
+            # looking through their folders does, and an app can make it depend on how full their disk is.
+            box = replace(self.box, spare_one=self.answer_after > 0.0)
+            if asked.metadata.message_type == REHEARSAL:
+                return run_boxed(replace(box, data=(), blind=True), bundle, asked, given, end=self._end(begun))
+            box.check_folders()
+            return run_boxed(box, bundle, asked, given, self._records(), end=self._end(begun))
 
         context.node_config[NODE_KEY] = str(self.owner)
-        return PrivateUpdate()(message, context, app), ran
+        return _HeldUpdate(lambda: self._hold(begun))(message, context, app), ran
 
     def _records(self) -> int:
         """Return how many rows an app may return, one for each record; 0 if it returns a model."""
         owner = read_owner(self.owner)
         return owner.examples if owner.rows else 0
 
+    def _end(self, begun: float) -> float:
+        """Return when an app is stopped at the latest; with ``answer_after``.
+
+        The app's own time limit counts from its start, and a server can send a request that takes long to hand over.
+        An app that starts late then has less time: it must not end so late that its answer does, which would show
+        whether it took long.  A third of the slack is for what comes before the app, and one for ending it.
+        """
+        return begun + self.box.time_limit + self._third if self.answer_after else math.inf
+
     def _hold(self, begun: float) -> None:
-        """Wait, once the app has ended, until a time that does not tell when it did; with ``answer_after`` only.
+        """Wait, once training has ended or failed, until a time that does not tell when; with ``answer_after`` only.
 
         The gate keeps a reply as soon as there is one.  A server can end the node while its answer is held back, and
         repeat the request to a new one: a kept reply would show that training had ended by then.  A third of the slack
         is left for the noise.
         """
         if self.answer_after:
-            stopped, end = None, leaves(begun - self._for_noise, self.answer_after, time.monotonic())
+            stopped, end = None, leaves(begun - self._third, self.answer_after, time.monotonic())
             while (left := end - time.monotonic()) > 0.0:
                 try:
                     time.sleep(left)
@@ -124,7 +134,7 @@ class Guard:
                 raise stopped
 
     @property
-    def _for_noise(self) -> float:
+    def _third(self) -> float:
         return (self.answer_after - self.box.time_limit) / 3
 
     def _is_late(self, message: Message) -> bool:
@@ -145,7 +155,7 @@ class Guard:
             text = "pausefl: the owner's file now says %s, but the node was started with %s; start the node again"
             log(ERROR, text, kind, self.noise.mechanism)
             return True
-        seconds, most = self.noise.seconds(model), self._for_noise / 2
+        seconds, most = self.noise.seconds(model), self._third / 2
         if seconds <= most:
             return False
         text = "pausefl: the noise for a model of %d tensors takes about %.1f seconds, but must take at most %.1f; %s"
@@ -187,6 +197,19 @@ class Guard:
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
 
 
+class _HeldUpdate(PrivateUpdate):
+    """The mod around an app in its box: a reply is made at a time that does not tell when, or how, training ended."""
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Callable[[], None]) -> None:
+        super().__init__()
+        self._hold = hold
+
+    def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
+        return gate.train(request, model, train, hold=self._hold, more_memory=_COPIES * MOST_STATE)
+
+
 def time_limit_within(answer_after: float) -> float:
     """Return how long an app may take if nothing else is said: nine tenths, and so that there is enough slack."""
     require(answer_after > SLACK, "--answer-after", answer_after, f"above {SLACK:g} seconds", "raise it")
@@ -208,8 +231,10 @@ def refusal(message: Message, why: Reason) -> Message:
     return Message(Refusal(why).error(), reply_to=message)
 
 
-def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, records: int = 0) -> Message:
-    """Return the tensors that the app in a bundle trained, run in the box; raise whatever goes wrong.
+def run_boxed(
+    box: Box, bundle: bytes, message: Message, context: Context, records: int = 0, *, end: float = math.inf
+) -> Message:
+    """Return the tensors that the app in a bundle trained, run in the box until ``end``; raise whatever goes wrong.
 
     Where single ``records`` are protected, they have a row for each, and at most so many.
     Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it, but
@@ -231,7 +256,7 @@ def run_boxed(box: Box, bundle: bytes, message: Message, context: Context, recor
         said.append(line)
 
     try:
-        trained, state = unpack(box.run(command, request, most, hear), 2)
+        trained, state = unpack(box.run(command, request, most, hear, end=end), 2)
     except BoxError as error:
         raise BoxError("; its last line was: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
     if len(state) > MOST_STATE:

@@ -17,8 +17,9 @@ from pausefl.privacy import Layers, SecureNoise
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 from pausefl.system.state_file import state_parts
 
-_TRIED, _TENSORS = 1 << 15, 1 << 10
-"""Numbers that are tried in one tensor, and tensors that are tried with one number each."""
+_TRIED, _TENSORS, _DIMENSIONS = 1 << 15, 1 << 10, 31
+"""Numbers that are tried in one tensor; tensors that are tried with one number each; and how many dimensions they have:
+each takes time, and a server may send as many.  A table of rows has one more, and every numpy allows 32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def _seconds(owner: Owner, tensors: int, size: int) -> float:
 
 def _made(owner: Owner, tensors: int, size: int) -> None:
     """Do what comes after an app: read what it returned, noise it, keep it and pack it for the server."""
-    model = {str(number): np.zeros(size, dtype=np.float32) for number in range(tensors)}
+    model = {str(number): np.zeros((size, *[1] * (_DIMENSIONS - 1)), dtype=np.float32) for number in range(tensors)}
     epsilon, layers = max(1.0, owner.mechanism.least_epsilon), Layers.of(model)
     returned = {name: tensor[np.newaxis] for name, tensor in model.items()} if owner.rows else model
     _, trained = arrays_in(RecordDict({"arrays": record_of(returned)}))
