@@ -16,8 +16,8 @@ from pausefl.studies.trained import TrainedStudy
 
 BEYOND = ["chem97", "never-collapse", "whole-update", "whole-update-noniid"]
 PAPER = [
-    "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-mnist", "small-iid-r1",
-    "small-iid-r2", "small-noniid",
+    "large-cnn5", "large-mnist", "large-noniid-r1", "large-noniid-r2", "published-cifar", "published-mnist",
+    "small-iid-r1", "small-iid-r2", "small-noniid",
 ]  # fmt: skip
 
 
