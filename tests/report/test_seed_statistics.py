@@ -19,6 +19,8 @@ VALUES = st.lists(TENTHS, min_size=2, max_size=8, unique=True)
 def test_interval_and_t_test_are_those_of_scipy(values: list[float]) -> None:
     told = stats.ttest_1samp(values, 0.0)
     assert t_test(values) == pytest.approx(told.pvalue, rel=1e-6, abs=1e-12)
+    about = stats.ttest_1samp(values, 3.5)
+    assert t_test(values, about=3.5) == pytest.approx(about.pvalue, rel=1e-6, abs=1e-12)
     interval = told.confidence_interval(0.95)
     assert 2 * t_half_width(values) == pytest.approx(interval.high - interval.low, rel=1e-6)
 
@@ -69,6 +71,17 @@ def test_holm_corrects_upwards_and_keeps_the_order(values: list[float | None]) -
     assert [p is None for p in values] == [q is None for q in told]
     assert all(p <= q <= min(1.0, p * len(pairs)) + 1e-12 or q == pairs[i - 1][1] for i, (p, q) in enumerate(pairs))
     assert [q for _, q in pairs] == sorted(q for _, q in pairs)
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_is_its_definition(values: list[float]) -> None:
+    """The i-th smallest of n is the largest of (n - j + 1) p_j for all j up to i, and 1 at most."""
+    ordered, told = sorted(values), holm(values)
+    wanted = [
+        min(1.0, max((len(ordered) - j) * p for j, p in enumerate(ordered[: i + 1]))) for i in range(len(ordered))
+    ]
+    assert sorted(q for q in told if q is not None) == pytest.approx(wanted)
+    assert all(q is not None and p <= q <= 1.0 for p, q in zip(values, told, strict=True))
 
 
 def test_holm_is_right_in_the_textbook() -> None:

@@ -289,8 +289,9 @@ def test_unequal_leakage_is_told_whatever_the_order(study: Path) -> None:
 
 def test_the_page_says_what_holds_what_does_not_and_what_is_missing(study: Path) -> None:
     page = claims_page(gather(study), "pausefl paper claims results")
-    assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** |" in page
-    assert "| Regret grows logarithmically (Theorem 1). | not yet run |" in page
+    assert "| PAUSE is more accurate than clustered sampling at equal latency. | **does not hold** | 1 of 1 |" in page
+    assert "| Regret grows logarithmically (Theorem 1). | not yet run | no test |" in page
+    assert "| No client ever leaks more than its budget. | holds | no test |" in page
     assert "*Possible explanation:* PAUSE's rounds are shorter" in page
     assert page.count("## ") == len(CLAIMS) - len(OURS)  # ours are there where they were run
 
@@ -299,15 +300,15 @@ def test_intervals() -> None:
     estimate = Estimate.of([1.0, 2.0, 3.0])
     assert (estimate.mean, round(estimate.half_width, 3)) == (2.0, 2.484)  # t(0.975, 2) = 4.303, s/sqrt(3) = 0.577
     assert str(estimate) == "2 ± 2.48 (3 seeds)"
-    assert estimate.above(-1.0) == "holds"
-    assert estimate.above(1.0) == "undecided"
-    assert estimate.below(-1.0) == "does not hold"
-    assert Estimate.of([1.0, 1.0, 1.0]).above(1.0) == "does not hold"  # exactly equal is not more
-    assert Estimate.of([1.0, 1.0]).above(0.0) == "undecided"  # two that agree exactly tell nothing of the spread
+    assert estimate.above(-1.0).verdict == "holds"
+    assert estimate.above(1.0).verdict == "undecided"
+    assert estimate.below(-1.0).verdict == "does not hold"
+    assert Estimate.of([1.0, 1.0, 1.0]).above(1.0).verdict == "does not hold"  # exactly equal is not more
+    assert Estimate.of([1.0, 1.0]).above(0.0).verdict == "undecided"  # two that agree tell nothing of the spread
     assert str(Estimate.of([1.0, 1.0])) == "1 (both seeds)"
-    assert estimate.within(5.0) == "holds"
-    assert estimate.within(3.0) == "undecided"
-    assert Estimate.of([9.0, 9.1]).within(3.0) == "does not hold"
+    assert estimate.within(5.0).verdict == "holds"
+    assert estimate.within(3.0).verdict == "undecided"
+    assert Estimate.of([9.0, 9.1]).within(3.0).verdict == "does not hold"
 
 
 def test_folders_without_studies_are_refused(tmp_path: Path) -> None:

@@ -319,7 +319,8 @@ def demo(seen: Seen) -> list[Config]:
 def judged(folder: Path) -> list[Any]:
     evidence = gather(folder)
     found = claims_of(evidence)
-    return [{"claim": c.text, "tested": c.test, "findings": [asdict(one) for one in some]} for c, some in found]
+    rows = [{"claim": c.text, "tested": c.test, "findings": [asdict(one) for one in some]} for c, some in found]
+    return list(json.loads(json.dumps(rows)))
 
 
 COMMITTED = Path(__file__).parents[2] / "results"

@@ -31,15 +31,15 @@ def t_half_width(values: Sequence[float], confidence: float = 0.95) -> float:
     return float(special.stdtrit(count - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(count)
 
 
-def t_test(differences: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of the paired t test that the mean difference is 0; None where it has none.
+def t_test(differences: Sequence[float], about: float = 0.0) -> float | None:
+    """Return the two-sided p-value of the paired t test that the mean difference is ``about``; None where it has none.
 
     It has none for a single pair, and none where all differences are the same number.
     """
     deviation = _deviation(differences)
     if deviation == 0.0:
         return None
-    t = float(np.mean(differences)) / (deviation / math.sqrt(len(differences)))
+    t = (float(np.mean(differences)) - about) / (deviation / math.sqrt(len(differences)))
     return float(2.0 * special.stdtr(len(differences) - 1, -abs(t)))
 
 

@@ -35,7 +35,7 @@ def _peaks(evidence: Evidence) -> Iterator[Finding]:
         matched, plain = ([_peak(run) for run in side] for side in zip(*pairs, strict=True))
         ahead = Estimate.of([one - other for one, other in zip(matched, plain, strict=True)])
         figure = f"{np.mean(matched):.1f} % against {np.mean(plain):.1f} % with plain averaging: {ahead} points ahead"
-        yield Finding(name, ahead.above(-_PEAK_POINTS), figure)
+        yield Finding.compared(name, figure, ahead.above(-_PEAK_POINTS))
 
 
 def _ends(evidence: Evidence) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def _ends(evidence: Evidence) -> Iterator[Finding]:
             f"after {rounds} rounds {ends[0]:.1f} % (plain averaging: {ends[1]:.1f} %), {left} points above plain "
             f"averaging's peak and {-own:.1f} below its own"
         )
-        yield Finding(name, left.above(-_END_POINTS), figure)
+        yield Finding.compared(name, figure, left.above(-_END_POINTS))
 
 
 BEYOND = (

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pausefl.report.seed_statistics import t_half_width
+from pausefl.report.seed_statistics import t_half_width, t_test
 from pausefl.studies.evidence import Evidence
 
 Verdict: TypeAlias = Literal[
@@ -19,12 +19,34 @@ Verdict: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """The verdict on one mean beside one bound, and the p-value of the t test behind it; None with one seed."""
+
+    verdict: Verdict
+    p: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """What one study says about a claim."""
+    """What one study says about a claim.
+
+    Attributes:
+        comparisons: the comparisons that the verdict rests on; none where what was recorded is only checked.
+        corrected: the verdict after Holm's correction; None if there is nothing to correct.
+        p: the corrected p-value that decides it.
+    """
 
     study: str
     verdict: Verdict
     figure: str
+    comparisons: Sequence[Comparison] = ()
+    corrected: Verdict | None = None
+    p: float | None = None
+
+    @classmethod
+    def compared(cls, study: str, figure: str, *comparisons: Comparison) -> Finding:
+        """Return the finding that rests on these comparisons: all of them must hold."""
+        return cls(study, worst(one.verdict for one in comparisons), figure, comparisons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +63,27 @@ class Claim:
 class Estimate:
     """A mean over seeds with its 95 % interval (Student's t); one seed has none, nor have two that agree exactly."""
 
-    mean: float
-    half_width: float
-    seeds: int
+    values: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
+    def of(cls, values: Iterable[float]) -> Estimate:
         """Return the estimate from one value per seed."""
-        return cls(float(np.mean(values)), t_half_width(values), len(values))
+        return cls(tuple(map(float, values)))
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval."""
+        return t_half_width(self.values)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds there are."""
+        return len(self.values)
 
     def __str__(self) -> str:
         if self.seeds == 1:
@@ -57,22 +92,33 @@ class Estimate:
             return f"{_round(self.mean)} (both seeds)"
         return f"{_round(self.mean)} ± {_round(self.half_width)} ({self.seeds} seeds)"
 
-    def above(self, bound: float) -> Verdict:
+    def above(self, bound: float) -> Comparison:
         """Judge 'the mean is above the bound'; a single seed cannot decide, so it has verdicts of its own."""
         if self.seeds == 1:
-            return "one seed says yes" if self.mean > bound else "one seed says no"
-        if self.mean - self.half_width > bound:
-            return "holds"
-        known = self.half_width == 0.0 or self.mean + self.half_width < bound
-        return "does not hold" if known else "undecided"
+            return Comparison("one seed says yes" if self.mean > bound else "one seed says no", None)
+        return Comparison(self._above(bound), self._p(bound))
 
-    def below(self, bound: float) -> Verdict:
+    def below(self, bound: float) -> Comparison:
         """Judge 'the mean is below the bound'."""
-        return Estimate(-self.mean, self.half_width, self.seeds).above(-bound)
+        return Estimate.of(-value for value in self.values).above(-bound)
 
-    def within(self, bound: float) -> Verdict:
+    def within(self, bound: float) -> Comparison:
         """Judge 'the mean is less than this far from 0', either way."""
-        return Estimate(abs(self.mean), self.half_width, self.seeds).below(bound)
+        sign = math.copysign(1.0, self.mean)
+        return Estimate.of(sign * value for value in self.values).below(bound)
+
+    def _above(self, bound: float) -> Verdict:
+        mean, half_width = self.mean, self.half_width
+        if mean - half_width > bound:
+            return "holds"
+        return "does not hold" if half_width == 0.0 or mean + half_width < bound else "undecided"
+
+    def _p(self, bound: float) -> float:
+        """Return at which level the interval begins to include the bound: 0 without width, and 1 without an end."""
+        if math.isinf(self.half_width):
+            return 1.0
+        p = t_test(self.values, about=bound)
+        return 0.0 if p is None else p
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

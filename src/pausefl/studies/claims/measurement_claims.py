@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
+from pausefl.studies.claims.claim import Claim, Comparison, Estimate, Finding, Verdict
 from pausefl.studies.evidence import Evidence
 from pausefl.studies.measured import Annealing, Complexity, Regret
 from pausefl.studies.measured.complexity import growth
@@ -26,7 +26,7 @@ def _logarithmic(evidence: Evidence) -> Iterator[Finding]:
                 [(r["regret"] - r["at_half"]) / max(1e-12, r["at_half"] - r["at_quarter"]) for r in ends]
             )
             figure = f"{setting}: at n = {last:,.0f} the last doubling added {factor} times the one before"
-            yield Finding(study, factor.below(_LOG_GROWTH), figure)
+            yield Finding.compared(study, figure, factor.below(_LOG_GROWTH))
 
 
 def _bounded(evidence: Evidence) -> Iterator[Finding]:
@@ -50,12 +50,11 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
             ]
             if judged:
                 said = "; ".join(figure for _, figure in judged)
-                yield Finding(
-                    study, worst(verdict for verdict, _ in judged), f"{method}: time grows like K to the {said}"
-                )
+                slow_enough = [comparison for comparison, _ in judged]
+                yield Finding.compared(study, f"{method}: time grows like K to the {said}", *slow_enough)
 
 
-def _grows_slowly_enough(rows: Rows, sizes: Sequence[float]) -> tuple[Verdict, str]:
+def _grows_slowly_enough(rows: Rows, sizes: Sequence[float]) -> tuple[Comparison, str]:
     exponent = Estimate.of([_growth(rows, sizes, seed) for seed in _distinct(rows, "seed")])
     clients = np.array(sizes)
     ideal = growth(clients, clients * np.log(clients))
@@ -79,7 +78,7 @@ def _tailored(evidence: Evidence) -> Iterator[Finding]:
                 f"{reward}: after {steps:,.0f} steps the median gap on the tailored graph is smaller by {saved} "
                 "(negative: larger; a random set has a gap of 1)"
             )
-            yield Finding(study, saved.above(0.0), figure)
+            yield Finding.compared(study, figure, saved.above(0.0))
 
 
 def _growth(rows: Rows, sizes: Sequence[float], seed: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pausefl.studies.claims.beyond_claims import BEYOND
 from pausefl.studies.claims.claim import Claim, Finding
+from pausefl.studies.claims.correction import comparisons, corrected, decided, survives
 from pausefl.studies.claims.measurement_claims import MEASURED
 from pausefl.studies.claims.training_claims import TRAINED
 from pausefl.studies.claims.unit_claims import UNIT_CLAIMS
@@ -23,9 +24,14 @@ _FOR = ("holds", "one seed says yes")
 
 
 def judged(evidence: Evidence) -> list[tuple[Claim, list[Finding]]]:
-    """Return each claim with what the runs say of it; the paper's are judged by studies of the paper alone."""
+    """Return each claim with what the runs say of it; the paper's are judged by studies of the paper alone.
+
+    Verdicts are corrected for the number of comparisons on the whole page.
+    """
     paper = evidence.without(names_beyond_the_paper())
-    return [(claim, list(claim.judge(evidence if claim in OURS else paper))) for claim in CLAIMS]
+    found = [list(claim.judge(evidence if claim in OURS else paper)) for claim in CLAIMS]
+    mended = iter(corrected([finding for findings in found for finding in findings]))
+    return [(claim, [next(mended) for _ in findings]) for claim, findings in zip(CLAIMS, found, strict=True)]
 
 
 def claims_page(evidence: Evidence, made_with: str) -> str:
@@ -40,9 +46,9 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         "(Student's t), and the two runs of a pair have the same seed. *Undecided* means that the interval includes "
         "values for the claim and values against it. *One seed says yes* (or *no*) means that there is only one pair "
         "of runs, so there is no interval. *Too early* means that at that moment PAUSE has only tried every client "
-        "once, and has not chosen yet. There are many verdicts here, and they are not corrected for that: of twenty "
-        "intervals, one misses by chance.",
+        "once, and has not chosen yet.",
         "",
+        *_on_the_correction([finding for _, findings in found for finding in findings]),
         *_coverage(evidence),
         *_overview(paper),
     ]
@@ -52,8 +58,11 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         beyond = "Beyond the paper: " if claim in OURS else ""
         lines += [f"## {beyond}{claim.text}", "", f"*Tested:* {claim.test}", ""]
         if findings:
-            lines += ["| study | verdict | measured |", "|---|---|---|"]
-            lines += [f"| {f.study} | {_LOUD.get(f.verdict, f.verdict)} | {f.figure} |" for f in findings]
+            lines += ["| study | verdict | after correction | measured |", "|---|---|---|---|"]
+            lines += [
+                f"| {f.study} | {_LOUD.get(f.verdict, f.verdict)} | {_after_correction(f)} | {f.figure} |"
+                for f in findings
+            ]
         else:
             lines.append("Not yet run.")
         lines.append("")
@@ -63,8 +72,40 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
 
 
 def _overview(claims: Sequence[tuple[Claim, Sequence[Finding]]]) -> list[str]:
-    rows = (f"| {claim.text} | {_overall(findings)} |" for claim, findings in claims)
-    return ["| claim | verdict |", "|---|---|", *rows, ""]
+    rows = (f"| {claim.text} | {_overall(findings)} | {_surviving(findings)} |" for claim, findings in claims)
+    return ["| claim | verdict | survive the correction |", "|---|---|---|", *rows, ""]
+
+
+def _on_the_correction(findings: Sequence[Finding]) -> list[str]:
+    """Say which comparisons are corrected together, why, and how many verdicts survive."""
+    settled = [finding for finding in findings if decided(finding)]
+    return [
+        "Of twenty intervals, one misses by chance. So there is a second verdict, after Holm's correction. All "
+        f"comparisons on this page that have at least two seeds are one family, {comparisons(findings)} in all, "
+        "because a reader looks through the whole page for what holds. The p-values are two-sided, from the t test "
+        "behind the intervals. If differences between seeds are about normal, the chance that luck made even one "
+        "of the verdicts that *survive* is at most 5 %. A verdict that does not survive is undecided. That does not "
+        "refute it: it needs more seeds. *No test* means that there is nothing to correct, because recorded numbers "
+        "were only checked, there is one seed, or it is too early. No correction helps where a claim or more seeds "
+        "were added after a look at the runs.",
+        "",
+        f"**Of {len(settled)} verdicts that comparisons decided, {sum(map(survives, settled))} survive.**",
+        "",
+    ]
+
+
+def _after_correction(finding: Finding) -> str:
+    if finding.corrected is None or finding.p is None:
+        return "no test"
+    if not decided(finding):
+        return finding.corrected
+    p = "p < 0.001" if finding.p < 0.001 else f"p = {finding.p:.2g}"
+    return f"survives, {p}" if survives(finding) else f"*{finding.corrected}*, {p}"
+
+
+def _surviving(findings: Sequence[Finding]) -> str:
+    settled = [finding for finding in findings if decided(finding)]
+    return f"{sum(map(survives, settled))} of {len(settled)}" if settled else "no test"
 
 
 def _coverage(evidence: Evidence) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pausefl.runs.run_data import SMOOTH, RunData
-from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict, worst
+from pausefl.studies.claims.claim import Claim, Estimate, Finding, Verdict
 from pausefl.studies.evidence import Axis, Evidence, Pair, common_end, leads_of, leakage_at, still_exploring, window
 
 _ROUNDING = 1e-9
@@ -40,13 +41,14 @@ def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
                     f"after {end:.0f} s (mean of {min(width, end):.1f} s): {last} points ahead{of_seeds}; "
                     f"mean lead until then {mean}, ahead for {ahead:.0%} of the time"
                 )
-                yield Finding(study, _unless_early(last.above(0.0), pairs, "seconds", end), figure)
+                yield _unless_early(Finding.compared(study, figure, last.above(0.0)), pairs, "seconds", end)
 
     return judge
 
 
-def _unless_early(verdict: Verdict, pairs: Sequence[Pair], axis: Axis, end: float) -> Verdict:
-    return "too early" if still_exploring(pairs, axis, end) else verdict
+def _unless_early(finding: Finding, pairs: Sequence[Pair], axis: Axis, end: float) -> Finding:
+    early = still_exploring(pairs, axis, end)
+    return replace(finding, verdict="too early", comparisons=()) if early else finding
 
 
 def _leaks_less_than(other: str, axis: Axis) -> Callable[[Evidence], Iterable[Finding]]:
@@ -59,7 +61,7 @@ def _leaks_less_than(other: str, axis: Axis) -> Callable[[Evidence], Iterable[Fi
             lower = float(np.mean([(values > 0).mean() for values in less]))
             place = f"at round {end:.0f}" if axis == "round" else f"after {end:.0f} s"
             figure = f"{place}: {last} epsilon less (negative: more), less for {lower:.0%} of the way"
-            yield Finding(study, _unless_early(last.above(0.0), pairs, axis, end), figure)
+            yield _unless_early(Finding.compared(study, figure, last.above(0.0)), pairs, axis, end)
 
     return judge
 
@@ -91,8 +93,8 @@ def _close_to_pause(annealed: str) -> Callable[[Evidence], Iterable[Finding]]:
                     f"after {rounds} rounds against pause: accuracy {points} points, time {time} %, leakage {leakage} %"
                 )
                 share = 100 * _CLOSE_SHARE
-                verdict = worst([points.within(_CLOSE_POINTS), time.within(share), leakage.within(share)])
-                yield Finding(study, _unless_early(verdict, pairs, "round", rounds), figure)
+                close = points.within(_CLOSE_POINTS), time.within(share), leakage.within(share)
+                yield _unless_early(Finding.compared(study, figure, *close), pairs, "round", rounds)
 
     return judge
 

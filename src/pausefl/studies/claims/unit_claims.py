@@ -43,7 +43,7 @@ def _learns(evidence: Evidence) -> Iterator[Finding]:
                 continue
             share = Estimate.of([accuracy / without for accuracy in seeds])
             figure = f"{Estimate.of(seeds)} % with noise, {without:.1f} % without"
-            yield Finding(_name(study, setting), share.above(_KEPT), figure)
+            yield Finding.compared(_name(study, setting), figure, share.above(_KEPT))
 
 
 def _best(rows: Rows) -> Mapping[tuple[Any, ...], float]:
@@ -58,7 +58,7 @@ def _costs_less(evidence: Evidence) -> Iterator[Finding]:
             ahead = Estimate.of([one - other for one, other in pairs])
             means = [np.mean(found[setting]) for found in (records, updates)]
             figure = f"{means[0]:.1f} % against {means[1]:.1f} %: {ahead} points more"
-            yield Finding(_name(study, setting), ahead.above(0.0), figure)
+            yield Finding.compared(_name(study, setting), figure, ahead.above(0.0))
 
 
 def _sooner(evidence: Evidence) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def _sooner(evidence: Evidence) -> Iterator[Finding]:
         scores = [(one.final_accuracy() or 0.0, two.final_accuracy() or 0.0) for one, two in pairs]
         means = [np.mean(side) for side in zip(*scores, strict=True)]
         figure = f"{ahead} s sooner; {means[0]:.1f} % against {means[1]:.1f} %"
-        yield Finding(study, ahead.above(0.0), figure)
+        yield Finding.compared(study, figure, ahead.above(0.0))
 
 
 UNIT_CLAIMS = (

@@ -30,7 +30,8 @@ def _plans(evidence: Evidence) -> Iterator[Finding]:
             accuracy = Estimate.of([row["accuracy"] for row in seeds])
             said = "can learn" if can else "cannot learn"
             figure = f"plan: {said}; {accuracy} % with noise, {first['without_noise']:.1f} % without"
-            yield Finding(f"{study}: {name}", share.above(REACHED) if can else share.below(REACHED), figure)
+            as_planned = share.above(REACHED) if can else share.below(REACHED)
+            yield Finding.compared(f"{study}: {name}", figure, as_planned)
 
 
 def _sooner(ours: str, other: str) -> Callable[[Evidence], Iterable[Finding]]:
@@ -47,7 +48,7 @@ def _sooner(ours: str, other: str) -> Callable[[Evidence], Iterable[Finding]]:
                     f"; up to {end:.0f} s; {there[0]} and {there[1]} of {len(times)} seeds got there" if end else ""
                 )
                 figure = f"{means[0]:.1f} s against {means[1]:.1f} s: {ahead} s sooner{counted}"
-                yield Finding(study, ahead.above(0.0), figure)
+                yield Finding.compared(study, figure, ahead.above(0.0))
 
     return judge
 
@@ -55,9 +56,8 @@ def _sooner(ours: str, other: str) -> Callable[[Evidence], Iterable[Finding]]:
 def _nearly_as_fast(evidence: Evidence) -> Iterator[Finding]:
     for study, pairs in evidence.pairs(_REHEARSED, "fastest"):
         ratio = Estimate.of([one.column("seconds")[-1] / two.column("seconds")[-1] for one, two in pairs])
-        yield Finding(
-            study, ratio.below(_NEARLY), f"{ratio} times the seconds of `fastest` until all budgets are spent"
-        )
+        figure = f"{ratio} times the seconds of `fastest` until all budgets are spent"
+        yield Finding.compared(study, figure, ratio.below(_NEARLY))
 
 
 def _as_accurate(evidence: Evidence) -> Iterator[Finding]:
@@ -65,7 +65,8 @@ def _as_accurate(evidence: Evidence) -> Iterator[Finding]:
         found = [(one.final_accuracy() or 0.0, two.final_accuracy() or 0.0) for one, two in pairs]
         ahead = Estimate.of([one - two for one, two in found])
         means = [np.mean(side) for side in zip(*found, strict=True)]
-        yield Finding(study, ahead.above(-1.0), f"{means[0]:.1f} % against {means[1]:.1f} %: {ahead} points ahead")
+        figure = f"{means[0]:.1f} % against {means[1]:.1f} %: {ahead} points ahead"
+        yield Finding.compared(study, figure, ahead.above(-1.0))
 
 
 def _on_the_way(evidence: Evidence) -> Iterator[Finding]:
@@ -78,7 +79,7 @@ def _on_the_way(evidence: Evidence) -> Iterator[Finding]:
             scores = [[run.column("accuracy")[common] for run in pair] for pair in pairs]
             rounds = Estimate.of([float(np.nanmean(one - two)) for one, two in scores])
             figure = f"until {end:.0f} s on average {ahead} points ahead at equal seconds, {rounds} at equal rounds"
-            yield Finding(study, ahead.above(0.0), figure)
+            yield Finding.compared(study, figure, ahead.above(0.0))
 
 
 WHOLE_UPDATE = (
