@@ -30,7 +30,7 @@ def write_run(
     } | (more or {}))  # fmt: skip
     (folder / "config.toml").write_text(config.toml())
     records = [
-        {"round": n, "members": [0], "latency": latency, "seconds": n * latency,
+        {"round": n, "members": [(5 * n + i) % clients for i in range(5)], "latency": latency, "seconds": n * latency,
          "accuracy": accuracy * n / ROUNDS + 0.01 * seed,
          "max_leakage": leakage * n / ROUNDS}
         for n in range(1, ROUNDS + 1)

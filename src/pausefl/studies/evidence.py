@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.measured import Measurement
 from pausefl.studies.measured.study import FILE, MeasuredRows, read_rows
 from pausefl.studies.study import Rows
-from pausefl.types import FloatArray
+from pausefl.types import FloatArray, IntArray
 
 Pair = tuple[RunData, RunData]
 
@@ -141,9 +140,24 @@ def leakage_at(run: RunData, axis: Axis, at: FloatArray) -> FloatArray:
 
 
 def still_exploring(pairs: Sequence[Pair], axis: Axis, end: float) -> bool:
-    """Whether the first policy has, in some seed, only tried every client once by this moment."""
+    """Whether the first policy has, in some seed, taken fewer clients again by this moment than one round has members.
+
+    As long as clients are there that were never tried, it takes those.  Clients may come and go, so their number alone
+    does not tell how long that lasts.
+    """
     return any(
-        np.searchsorted(run.column(axis), end, side="right")
-        <= math.ceil(run.clients / run.settings.selection.per_round)
+        _taken_again(run)[: np.searchsorted(run.column(axis), end, side="right")].sum()
+        < run.settings.selection.per_round
         for run, _ in pairs
     )
+
+
+def _taken_again(run: RunData) -> IntArray:
+    """Return how many members of each round had been tried before; 0 where everybody who was there had to be taken."""
+    tried: set[Any] = set(range(run.clients)) if run.settings.network.rehearsal else set()
+    again = []
+    for record in run.records:
+        members = record["members"]
+        again.append(len(tried.intersection(members)) if len(members) >= run.settings.selection.per_round else 0)
+        tried.update(members)
+    return np.array(again, dtype=np.int64)

@@ -15,7 +15,7 @@ from pausefl.studies.evidence import Evidence
 Verdict: TypeAlias = Literal[
     "does not hold", "one seed says no", "too early", "undecided", "one seed says yes", "holds"
 ]  # fmt: skip
-"""From the worst to the best.  *Too early*: PAUSE has not yet tried every client."""
+"""From the worst to the best.  *Too early*: PAUSE has hardly taken a client twice."""
 
 
 @dataclass(frozen=True, slots=True)
