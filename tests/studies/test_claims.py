@@ -96,6 +96,42 @@ def test_units_are_judged_beside_each_other(tmp_path: Path) -> None:
     assert sooner == {"pupils": "holds"}
 
 
+def test_units_are_compared_seed_by_seed_whatever_the_order_of_rows() -> None:
+    """Each seed is 5 points better with single records, and a seed that only one unit has is left out."""
+    fixed = {"data": "d", "clients": 9.0, "budget": 1.0}
+    rows = [fixed | {"unit": "record", "seed": seed, "accuracy": 50.0 + 10 * seed} for seed in (3, 2, 1, 0)]
+    rows += [fixed | {"unit": "update", "seed": seed, "accuracy": 45.0 + 10 * seed} for seed in (0, 1, 2)]
+    rows += [fixed | {"unit": "none", "seed": seed, "accuracy": (50.0 + 10 * seed) / 0.95} for seed in (1, 2, 0)]
+    found = {claim.text: findings for claim, findings in judged(Evidence({}, {"units": MeasuredRows(Units, rows)}))}
+    [[cheaper]] = [findings for text, findings in found.items() if "costs less accuracy" in text]
+    assert (cheaper.verdict, cheaper.figure) == ("holds", "60.0 % against 55.0 %: 5 ± 0 (3 seeds) points more")
+    [[learned]] = [findings for text, findings in found.items() if "every single record is protected" in text]
+    assert learned.figure == "60.0 % with noise, 63.2 % without: 95 ± 0 (3 seeds) % of it"
+
+
+def test_runs_without_a_score_are_no_evidence_about_accuracy(tmp_path: Path) -> None:
+    place = tmp_path / "results" / "whole-update"
+    for seed in range(3):
+        for policy in ("pause", "random"):
+            folder = place / policy / f"seed-{seed}"
+            network = {"clients": 30, "rehearsal": policy == "pause"}
+            write_run(folder, policy, seed, accuracy=90.0, latency=1.0, leakage=1.0, more={"network": network})
+            records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            lines = [json.dumps({key: one[key] for key in one if key != "accuracy"}) for one in records]
+            (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    found = {claim.text: findings for claim, findings in judged(gather(place.parent))}
+    assert [findings for text, findings in found.items() if "as accurate as random" in text] == [[]]
+
+
+def test_claims_of_our_own_say_when_they_were_defined() -> None:
+    assert all((claim.before_runs is None) == (claim not in OURS) for claim in CLAIMS)
+    rows = [{"unit": unit, "data": "d", "clients": 9.0, "budget": 1.0, "seed": 0, "accuracy": 50.0}
+            for unit in ("record", "update")]  # fmt: skip
+    page = claims_page(Evidence({}, {"units": MeasuredRows(Units, rows)}), "x")
+    assert "| claim | verdict | survive the correction | defined |" in page
+    assert "*Defined:* before its runs." in page
+
+
 def test_a_policy_that_is_late_is_behind_on_the_way_though_it_ends_as_high(tmp_path: Path) -> None:
     place = tmp_path / "results" / "whole-update"
     for seed in range(3):

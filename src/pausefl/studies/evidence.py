@@ -133,6 +133,12 @@ def leads_of(pair: Pair, end: float, width: float) -> FloatArray:
     return both
 
 
+def final_scores(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+    """Return the mean scores of the last ten rounds of both; a pair without a score is left out."""
+    scores = [(one.final_accuracy(), two.final_accuracy()) for one, two in pairs]
+    return [(one, two) for one, two in scores if one is not None and two is not None]
+
+
 def leakage_at(run: RunData, axis: Axis, at: FloatArray) -> FloatArray:
     """Return the largest spent epsilon at these places; 0 before the first round has ended."""
     place = np.searchsorted(run.column(axis), at, side="right") - 1

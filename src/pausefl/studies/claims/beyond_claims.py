@@ -58,6 +58,7 @@ BEYOND = (
         f"than {_PEAK_POINTS:g} point below that of plain averaging.",
         "Early releases carry little noise, so a server gains nothing by knowing the noise.",
         _peaks,
+        before_runs=True,
     ),
     Claim(
         "With matched aggregation training does not collapse.",
@@ -65,5 +66,6 @@ BEYOND = (
         "averaging ever had, seed by seed, however noisy releases have become.",
         "",
         _ends,
+        before_runs=True,
     ),
 )

@@ -51,12 +51,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper, how it is tested, and a possible explanation where it fails."""
+    """A sentence of the paper or of ours, how it is tested, and a possible explanation where it fails.
+
+    Attributes:
+        before_runs: for a claim of ours, whether the history of the project has it before the runs that judge it.  A
+            claim that came with or after them may have been suggested by them.  None for the paper's.
+    """
 
     text: str
     test: str
     explanation: str
     judge: Callable[[Evidence], Iterable[Finding]]
+    before_runs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,12 @@ CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *OURS)
 
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")
+_DEFINED = {True: "before its runs", False: "with or after its runs"}
+_OUR_OWN = (
+    "Beyond the paper, these claims are our own. *Before its runs* means that the history of the project has the claim "
+    "before the runs that judge it. *With or after its runs* means that it does not. Then the runs may have suggested "
+    "the claim, and that it holds in them says less."
+)
 
 
 def judged(evidence: Evidence) -> list[tuple[Claim, list[Finding]]]:
@@ -53,10 +59,12 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         *_overview(paper),
     ]
     if ours:
-        lines += ["Beyond the paper:", "", *_overview(ours)]
+        lines += [_OUR_OWN, "", *_overview(ours)]
     for claim, findings in (*paper, *ours):
         beyond = "Beyond the paper: " if claim in OURS else ""
         lines += [f"## {beyond}{claim.text}", "", f"*Tested:* {claim.test}", ""]
+        if claim.before_runs is not None:
+            lines += [f"*Defined:* {_DEFINED[claim.before_runs]}.", ""]
         if findings:
             lines += ["| study | verdict | after correction | measured |", "|---|---|---|---|"]
             lines += [
@@ -72,8 +80,13 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
 
 
 def _overview(claims: Sequence[tuple[Claim, Sequence[Finding]]]) -> list[str]:
-    rows = (f"| {claim.text} | {_overall(findings)} | {_surviving(findings)} |" for claim, findings in claims)
-    return ["| claim | verdict | survive the correction |", "|---|---|---|", *rows, ""]
+    """Return a table with a row per claim; claims of our own also say when they were defined."""
+    head, rule = "| claim | verdict | survive the correction |", "|---|---|---|"
+    rows = [f"| {claim.text} | {_overall(findings)} | {_surviving(findings)} |" for claim, findings in claims]
+    if all(claim.before_runs is not None for claim, _ in claims):
+        head, rule = f"{head} defined |", f"{rule}---|"
+        rows = [f"{row} {_DEFINED[bool(claim.before_runs)]} |" for row, (claim, _) in zip(rows, claims, strict=True)]
+    return [head, rule, *rows, ""]
 
 
 def _on_the_correction(findings: Sequence[Finding]) -> list[str]:
@@ -87,7 +100,8 @@ def _on_the_correction(findings: Sequence[Finding]) -> list[str]:
         "of the verdicts that *survive* is at most 5 %. A verdict that does not survive is undecided. That does not "
         "refute it: it needs more seeds. *No test* means that there is nothing to correct, because recorded numbers "
         "were only checked, there is one seed, or it is too early. No correction helps where a claim or more seeds "
-        "were added after a look at the runs.",
+        "were added after a look at the runs. `results/README.md` names such seeds. The sentences of the paper were "
+        "there before our runs. How we test them was in part settled after the first runs had been seen.",
         "",
         f"**Of {len(settled)} verdicts that comparisons decided, {sum(map(survives, settled))} survive.**",
         "",
