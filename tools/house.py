@@ -134,7 +134,7 @@ def _about(path: Path) -> str:
     if not path.exists():
         return ""
     first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-    return first.rstrip(".")
+    return first.rstrip(".").replace("``", "")  # the tree is a block of text, in which they would be shown
 
 
 def page(text: str) -> str:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from house import page as mapped  # noqa: E402 - the folder is known only now
-from house import picture  # noqa: E402 - the folder is known only now
+from house import picture, tree  # noqa: E402 - the folder is known only now
 from licences import DATA_INSIDE, groups, licence, needed  # noqa: E402
 from offline import fetched  # noqa: E402
 from tables import commands_table, configuration_table, key_comments  # noqa: E402
@@ -51,6 +51,7 @@ def test_the_map_shows_the_real_tree_and_the_checked_order() -> None:
     """Made with ``python tools/house.py docs``."""
     text = (ROOT / "docs/architecture.md").read_text()
     assert mapped(text) == text
+    assert "`" not in tree()
 
 
 def test_addresses_elsewhere_are_found(tmp_path: Path) -> None:

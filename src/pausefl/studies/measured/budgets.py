@@ -1,4 +1,4 @@
-"""What a lifetime budget for the whole update buys: accuracy as ``suggest`` plans it, and whether its verdict is right.
+"""What a lifetime budget for the whole update buys: accuracy by plan, and whether the plan's verdict is right.
 
 Each setting is trained by its plan, and once without noise.  The verdict says that 80 % of the accuracy without noise
 can be reached, or cannot.
