@@ -55,7 +55,12 @@ class Deadline:
         return float(np.quantile(self._seen, self.quantile, method="inverted_cdf")) * self.slack
 
     def learn(self, latencies: Iterable[Seconds], missed: int = 0) -> None:
-        """Take note of how long clients took in a round, and how many ``missed`` the deadline."""
+        """Take note of a round.
+
+        Args:
+            latencies: How many seconds each client took that answered in time.
+            missed: How many clients missed the deadline.
+        """
         limit = self.seconds
         late = [] if limit is None else [limit] * missed
         self._seen = np.concatenate([self._seen, np.array([*latencies, *late], dtype=np.float64)])[-_KEPT:]

@@ -179,11 +179,12 @@ class Selector:
         allow_fewer: bool = False,
         per_round: int | None = None,
     ) -> Selection:
-        """Choose the members of the next round among the available clients (ids, or a mask in order of arrival).
+        """Choose the members of the next round among the available clients.
 
-        If fewer than ``per_round`` are available, that is an error.  With ``allow_fewer``, the round is smaller
-        instead.  A ``per_round`` that you pass here is for this round only, for example to ask more clients than you
-        will wait for.
+        Args:
+            available: Who is there: ids, or a mask in order of arrival.  None is everybody.
+            allow_fewer: Whether fewer candidates than ``per_round`` make a smaller round.  Otherwise they are an error.
+            per_round: How many to choose in this round only, for example to ask more clients than are waited for.
         """
         problem, rows = self._round(available, allow_fewer, per_round)
         if self._log is not None:
@@ -207,8 +208,12 @@ class Selector:
     ) -> tuple[ClientId, ...]:
         """Return the clients that the policy wants to hear before it picks.
 
-        Ask them, and pass their answers to ``hear``.  Most policies ask nobody.  Call it before ``select``, with the
-        same arguments.
+        Most policies ask nobody.  Call it before ``select``, with the same arguments.
+
+        Args:
+            available: As for ``select``.
+            allow_fewer: As for ``select``.
+            per_round: As for ``select``.
         """
         if not self._policy.asks:
             return ()
@@ -229,6 +234,11 @@ class Selector:
         members and their latencies.  Then you can evaluate other policies by the same rounds; see
         :mod:`pausefl.runs.off_policy`.
 
+        Args:
+            available: As for ``select``.
+            allow_fewer: As for ``select``.
+            per_round: As for ``select``.
+
         >>> Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=2, policy="random").chances(["a", "b"], per_round=1)
         {'a': 0.5, 'b': 0.5}
         """
@@ -243,8 +253,11 @@ class Selector:
     def hear(self, signals: Mapping[str, Mapping[ClientId, float | None]]) -> None:
         """Store the signals that clients told, by name: how well the model does on their data.
 
-        A signal is computed from data, so telling it is a release.  The client must add noise to it, and pay for it,
-        before it comes here.  Policies see the last signal of each client.  None withdraws it.
+        A signal is computed from data, so to tell it is a release.  The client has to noise it and to pay for it before
+        it comes here.  Policies see the last one of each client.
+
+        Args:
+            signals: For each signal (``loss``, ``accuracy``) what clients told, by id.  None takes it back.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1)
         >>> sel.hear({"loss": {"a": 0.3, "c": 2.1}})
@@ -262,14 +275,16 @@ class Selector:
         provisional: Collection[ClientId] = (),
         late: Collection[ClientId] = (),
     ) -> None:
-        """Close the round with the seconds of each member; None, or a member that is left out, means no answer.
+        """Close the round with what is known of its members.  What they told of a signal goes to ``hear`` before.
 
-        ``updates`` (the members' model updates, flattened) matter only to policies that compare them.  Pass the signals
-        of members to ``hear`` first.  If a member is ``provisional``, for example because its process has just started,
-        this latency counts only until another one is known.  You did not wait for members that are ``late``, because
-        enough others had answered.  Nothing is known of their speed.  A member that is late once stays a candidate.  A
-        member that is late again waits like one that did not answer.  When it answers after all, call ``expect``, which
-        ends its wait.
+        Args:
+            latencies: The seconds that each member took.  None, or a member left out, is no answer.
+            updates: The members' model updates, flattened.  They matter only to policies that compare them.
+            provisional: Members whose latency counts only until another one is known, e.g. because their process has
+                just started.
+            late: Members that were not waited for, because others had answered.  Nothing is known of their speed.  One
+                that is late once stays a candidate.  One that is late again waits as a silent one does.  When it
+                answers after all, tell ``expect``, which ends its wait.
 
         >>> sel = Selector(sizes={"a": 1}, per_round=1)
         >>> for seconds, cold in [(9.0, ["a"]), (0.5, []), (9.0, ["a"])]:
@@ -308,11 +323,14 @@ class Selector:
         self._pending = None
 
     def expect(self, latencies: checks.Expected, *, provisional: bool = False) -> None:
-        """Store latencies that are known without a round, for example from a rehearsal: by id, or one for every client.
+        """Take over what is known of latencies without a round, e.g. from a rehearsal.
 
-        Each one counts as one timing.  It enters a client's mean speed like the latency of a round, and the client no
-        longer counts as never tried.  It is not a pick, and not a release.  None, NaN, or a client that is left out,
-        means unknown.  If it is ``provisional``, it counts only until the latency of a round is known.
+        It counts as one timing: it enters a client's mean speed like the latency of a round, and the client is no more
+        one that was never tried.  It is no pick and no release.
+
+        Args:
+            latencies: Seconds by id, or one number for every client.  None, NaN, or a client left out, is not known.
+            provisional: Whether they count only until the latency of a round is known.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
         >>> sel.expect({"a": 0.9, "b": 0.1, "c": 0.5})
@@ -332,15 +350,19 @@ class Selector:
     ) -> None:
         """Store what clients say about themselves; they know best, also about earlier runs.
 
-        ``releases``: how many releases a client has made in all.  ``left``: the fraction of its budget that is left,
-        from 0 to 1.  It replaces the server's guess until the client is observed again.  From then on, the guess falls
-        in proportion: f after n releases becomes f·p(n')/p(n) after n', where p is what the client's schedule would
-        leave.  A client with 0 has no budget and is not a candidate.  A client with more than 0 may release once more,
-        whatever the limit of its schedule is.  ``noise``: how loud its next release is, as the squared L2 norm of the
-        noise (``Mechanism.noise_level(…).noise``).  Policies see it as ``noise_level``.  It is forgotten when the
-        client is observed.  None or NaN withdraws what a client said.  For a client that is left out, nothing changes.
+        Call it after ``observe``, with what the replies of that round say.  None or NaN takes back what a client said.
+        A client that is left out keeps it.
 
-        Call it after ``observe``, with what the replies of that round say.
+        Args:
+            releases: How many releases a client has made in all.
+            left: The fraction of its budget that is left, from 0 to 1.  It replaces the server's guess until the client
+                is observed again.  From then on the guess goes on from it in proportion: f after n releases becomes
+                f·p(n')/p(n) after n', where p is what the client's schedule would leave.  0 is a client without budget,
+                which is no candidate.  More than 0 is one that may release once more, whatever the limit of its
+                schedule.
+            noise: How loud its next release is, as the squared L2 norm of the noise
+                (``Mechanism.noise_level(…).noise``).  Policies see it as ``noise_level``.  It is forgotten when the
+                client is observed.
 
         >>> sel = Selector(sizes={"a": 1, "b": 1, "c": 1}, per_round=1, alpha=0.0)
         >>> sel.report({"a": 9}, left={"b": 0.75, "c": 0.0})
@@ -369,9 +391,14 @@ class Selector:
     ) -> None:
         """Add clients, bring back some that left (their history is remembered), or update data sizes.
 
-        They are candidates from the next ``select`` on.  An open round stays open.  If you know their latencies, call
-        ``expect`` afterwards.  A newcomer that ``schedules`` does not name gets the schedule of all others.  If the
-        others have different schedules, it is refused.  The schedule of a known client cannot change.
+        They are candidates from the next ``select`` on; a round that is open stays open.  What is known of their
+        latencies goes to ``expect`` afterwards.
+
+        Args:
+            sizes: Examples per client, by id.
+            clusters: The cluster of each of these clients, if the selector has clusters.
+            schedules: The schedules of newcomers, by id.  A newcomer that is not named gets the schedule that all
+                others have; where they differ, it is refused.  The schedule of a client that is known cannot change.
         """
         known = len(self._cohort)
         if not isinstance(sizes, Mapping):
@@ -393,12 +420,20 @@ class Selector:
             self._clusters = grown
 
     def leave(self, ids: Iterable[ClientId]) -> None:
-        """Take clients out of the candidates; a client that leaves in an open round can still be observed."""
+        """Take clients out of the candidates; one that leaves in an open round can still be observed.
+
+        Args:
+            ids: Who leaves.
+        """
         self._close_reasons()
         self._cohort.leave(ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything needed to continue, atomically and durably."""
+        """Write everything needed to continue, atomically and durably.
+
+        Args:
+            path: The file.
+        """
         write_state(path, _KIND, *self.state())
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -457,8 +492,13 @@ class Selector:
     ) -> Self:
         """Continue from a saved state; pass your own policies, schedules and functions again, unchanged.
 
-        The ``log`` continues where the state ends.  Lines of later rounds are cut off, because these rounds are played
-        again.
+        Args:
+            path: The file.
+            policy: A policy of your own; None makes the one that the state names.
+            schedule: Schedules of your own; None makes those that the state names.
+            phi: The function of your own, if there was one.
+            log: A log that goes on where the state does: lines of later rounds are cut off, since these are played
+                again.
         """
         header, arrays = read_state(path, _KIND)
         self = cls(**stored_arguments(path, header, arrays, policy, schedule, phi), log=log)
@@ -468,8 +508,13 @@ class Selector:
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any], *, open_list: bool = False) -> None:
         """Continue from what ``state`` returned, in a selector made with the same arguments, or refuse.
 
-        Only ``sizes`` may differ, because ``join`` may have changed them.  The stored sizes count.  With ``open_list``
-        the clients may differ, too.  From then on, the clients are those in the state, and all others have to join.
+        Only ``sizes`` may differ, since ``join`` may have changed them: the stored ones win.
+
+        Args:
+            header: The first part of what ``state`` returned.
+            arrays: The second part.
+            open_list: Whether the clients may be others, too: those in the state are the clients from then on, and all
+                others have to join.
         """
         before = self._cohort, self._prior
         if open_list:

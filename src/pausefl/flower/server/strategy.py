@@ -328,7 +328,17 @@ class PauseStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Play up to ``num_rounds`` rounds, from the checkpoint if there is one; return Flower's result."""
+        """Play up to ``num_rounds`` rounds, from the checkpoint if there is one; return Flower's result.
+
+        Args:
+            grid: Flower's connection to the nodes.
+            initial_arrays: The model before the first round.  A checkpoint has its own.
+            num_rounds: After how many rounds the run ends, those of the checkpoint included.
+            timeout: For how many seconds to wait for the replies of a round, unless a deadline ends it before.
+            train_config: Sent to the clients with every request to train.
+            evaluate_config: Sent to the clients with every request to evaluate.
+            evaluate_fn: Evaluates the model on the server, given the number of the round and the model.
+        """
         plan = Plan(num_rounds, timeout, train_config or ConfigRecord(), evaluate_config or ConfigRecord(), evaluate_fn)
         self._timed = TimedGrid(grid, poll=self._poll)
         with self._checkpoints.held():
