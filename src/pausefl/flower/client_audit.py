@@ -46,8 +46,14 @@ def audit_client(
 ) -> list[Audit]:
     """Attack the client that this owner's file describes; the first finding is about replies, the second about arrays.
 
-    If the replies tell something there is no second: no noise would make good for that.  ``mod`` is what stands between
-    messages and app.  With ``make``, the apps that it makes of two data sets are attacked, and no others.
+    If the replies tell something there is no second: no noise would make good for that.
+
+    Args:
+        path: The owner's file.
+        runs: About how many replies there are for each input.  None is 4,000, or 500 with ``make``.
+        error: How likely the bound may be wrong.
+        mod: What stands between messages and app; None is :class:`~pausefl.flower.client.PrivateUpdate`.
+        make: Given 0 or 1, makes an app with one of two data sets.  These two apps are attacked, and no others.
     """
     path = path.absolute()
     owner = read_owner(path)

@@ -46,10 +46,23 @@ _CLIENTS, _BUDGET = 10**8, 500.0
 class ReleasePlan:
     """How each client spends its budget, and what comes of it.
 
-    ``noise_to_signal`` is that of the whole run, ``bearable`` the one at which such a task still reaches 80 % of its
-    accuracy without noise; ``per_release`` and ``per_round`` are those of one answer and of the mean of a round.
-    ``step`` is for updates of length 1.  Where nothing can be learned, the ``needed`` numbers say what would help, each
-    of them alone; None if it would not.
+    Where nothing can be learned, the ``needed`` numbers say what would help, each of them alone; None if it would not.
+
+    Attributes:
+        releases: How often each client answers.
+        epsilon: The epsilon of each release.
+        rounds: How many rounds the run has.
+        step: How large a step the server makes, for updates of length 1.
+        per_release: The noise to signal of one answer.
+        per_round: The noise to signal of the mean of a round.
+        noise_to_signal: The noise to signal of the whole run.
+        bearable: The one at which such a task still reaches 80 % of its accuracy without noise.
+        verdict: Whether a model can learn so.
+        needed_clients: With how many clients it could.
+        needed_budget: With which budget it could.
+        needed_dimension: With how many parameters it could.
+
+    :func:`suggest` returns it, and has an example.
     """
 
     releases: int
@@ -115,8 +128,14 @@ def suggest(
 ) -> ReleasePlan:  # fmt: skip
     """Return the plan of least error for clients that may each leak ``budget`` in all; docs/choosing.md explains it.
 
-    ``mechanism`` is :class:`PrivUnit` if left out.  ``examples`` is how many a client has, as far as that is public.
-    ``accuracy`` (percent) is what the task reaches without noise: a harder task bears less.
+    Args:
+        clients: How many clients there are.
+        per_round: How many of them take part in a round.
+        dimension: How many parameters the model has.
+        budget: The epsilon of all releases of a client together, for life.
+        mechanism: What makes the releases; :class:`PrivUnit` if left out.
+        examples: How many examples a client has, as far as that is public.
+        accuracy: What the task reaches without noise, in percent.  A harder task bears less noise.
 
     >>> plan = suggest(300, 15, 1290, 10.0)
     >>> plan.releases, plan.rounds, plan.verdict
