@@ -69,6 +69,23 @@ class Gate:
 
     Where single records are protected, the noise hides one record and not the whole sum, so the arrays do show that
     training failed.  The app must make sure that no single record can make it fail.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from pausefl.privacy import Geometric, Laplace
+    >>> request, model = TrainingRequest(run="trial", round=1), {"layer": np.zeros(3)}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     owner = Owner(
+    ...         name="clinic-7", ledger=Path(folder), simulation=True,
+    ...         schedule=Geometric(budget=40.0, decay=0.04), mechanism=Laplace(unit="coordinate", width=1.0),
+    ...     )
+    ...     gate = Gate(owner, run="trial")
+    ...     reply = gate.train(request, model, lambda: ({"layer": np.ones(3)}, {}))
+    ...     again = gate.train(request, model, lambda: ({"layer": np.ones(3)}, {}))
+    >>> reply.releases, reply.replayed, round(reply.left, 3)
+    (1, False, 0.961)
+    >>> again.releases, again.replayed, bool((again.arrays["layer"] == reply.arrays["layer"]).all())
+    (1, True, True)
     """
 
     __slots__ = ("_ledger", "_log", "_owner", "_replies")
@@ -88,11 +105,16 @@ class Gate:
         self, request: TrainingRequest, model: Mapping[str, Tensor], train: Train, *,
         hold: Callable[[], None] = lambda: None, more_memory: int = 0,
     ) -> Reply:  # fmt: skip
-        """Charge, train and release; or return again what left for this request before.
+        """Charge, train and release; or return once more what left for this request.
 
-        ``hold`` is called after training, whether or not it failed.  It may wait: all that comes after it takes the
-        same time in both cases.  ``more_memory`` is how many bytes ``train`` itself may need to take over what was
-        trained.
+        Args:
+            request: What the server asks for.
+            model: The tensors of the model, by name.
+            train: Trains, and returns the tensors of the changed model and the app's own numbers.  Where the gate clips
+                single records, it returns a row for each record instead, with what this record adds.
+            hold: Called after training, whether or not it failed.  It may wait: all that comes after it takes the same
+                time in both cases.
+            more_memory: How many bytes ``train`` itself may need to take over what was trained.
         """
         owner, mechanism, noise = self._owner, self._owner.mechanism, SecureNoise()
         # Check.

@@ -182,8 +182,21 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
 
     Args:
         path: The owner's file.
-        node: The node's configuration.  In a simulation, ``{key}`` in the name stands for one of its values.  Without a
-            configuration, the name stays as it is.
+        node: The node's configuration.  In a simulation ``{key}`` in the name stands for one of its values; without a
+            configuration it stays as it is.
+
+    >>> import tempfile
+    >>> terms = '''
+    ... name = "clinic-{number}"
+    ... simulation = true
+    ... schedule = { kind = "geometric", budget = 40.0, decay = 0.04 }
+    ... mechanism = { kind = "laplace", unit = "coordinate", width = 0.003 }
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = Path(folder, "owner.toml").write_text(terms)
+    ...     owner = read_owner(Path(folder, "owner.toml"), {"number": 7})
+    >>> owner.name, owner.schedule, owner.mechanism.guarantee.unit
+    ('clinic-7', Geometric(budget=40.0, decay=0.04), 'coordinate')
     """
     path = Path(os.path.realpath(path))
     require_readable(path, "owner's file")

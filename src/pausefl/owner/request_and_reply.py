@@ -43,7 +43,11 @@ class Refused(PauseError):  # noqa: N818 - an answer, not a defect
     Args:
         reason: One of the fixed reasons.  It may leave.
         detail: The message for the owner's own log.  It never leaves.
-        releases: How many releases of this data there are in all, if that is told.  It may leave.
+        releases: How many releases of this data there are in all, where that is told.  It may leave.
+
+    >>> why = Refused("exhausted", "'clinic-7' has spent its budget of 40", releases=25)
+    >>> why.reason, why.releases, str(why)
+    ('exhausted', 25, "'clinic-7' has spent its budget of 40")
     """
 
     def __init__(self, reason: Reason, detail: str, releases: int | None = None) -> None:
@@ -115,6 +119,8 @@ class Reply:
             and not from the data.
         left: The share of the budget that is left after this reply.
         next_level: How loud the next reply will be.
+
+    :meth:`~pausefl.owner.gate.Gate.train` returns it, and :class:`~pausefl.owner.gate.Gate` has an example.
     """
 
     arrays: Mapping[str, Tensor]

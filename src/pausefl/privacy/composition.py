@@ -28,7 +28,16 @@ _TAIL = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One release: its epsilon, and the shape of its privacy loss; ``pure`` is the worst an epsilon-DP one can have."""
+    """One release: its epsilon, and the shape of its privacy loss.
+
+    Args:
+        epsilon: The epsilon of the release by itself.
+        kind: The shape of its loss.  ``pure`` is the worst that an epsilon-DP release can have.
+        delta: The delta of the release: above 0 for ``gaussian``, else 0.
+
+    >>> Event(0.5, "gaussian", 1e-6)
+    Event(epsilon=0.5, kind='gaussian', delta=1e-06)
+    """
 
     epsilon: Epsilon
     kind: Kind = "laplace"
@@ -52,10 +61,21 @@ class Event:
 class Leakage:
     """What was leaked in all; of two bounds at the same delta the smaller one counts, and ``method`` names it.
 
-    The sum has its own delta, which is the sum of the releases' deltas.  So it counts only if this is not larger than
-    the delta that you asked for.  The sum holds whenever you stop.  The tight bound is for a list of releases that was
-    fixed beforehand.  If somebody looked at the releases to decide whether to go on, the tight bound is only an
-    estimate, and the sum (or the tight bound of the whole schedule) is the promise.
+    The sum brings its own delta, the sum of the releases' deltas, and so competes only if that is no larger than the
+    delta asked for.  It holds whenever one stops.  The tight bound is for a list of releases settled beforehand; if
+    whether to go on was decided by looking at what was released, it is an estimate, and the sum (or the tight bound of
+    the whole schedule) is the promise.
+
+    Attributes:
+        releases: How many releases there were.
+        sum_epsilon: The sum of their epsilons.
+        sum_delta: The sum of their deltas.
+        tight_epsilon: The tight bound, at ``tight_delta``.
+        tight_delta: The delta that was asked for.
+
+    >>> leaked = Leakage(50, sum_epsilon=34.6, sum_delta=0.0, tight_epsilon=28.5, tight_delta=1e-6)
+    >>> leaked.method, leaked.epsilon, leaked.delta
+    ('pld', 28.5, 1e-06)
     """
 
     releases: int
@@ -102,7 +122,20 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6) -> Leakage:
 
 
 def events_of(charges: Iterable[Charge]) -> list[Event] | None:
-    """Return a ledger's rows as events; None if the mechanism of a row is unknown, so there is no tight bound."""
+    """Read a ledger's rows as events, or None if a row's mechanism is not known: then there is no tight bound.
+
+    Args:
+        charges: The rows.
+
+    >>> import tempfile
+    >>> from pausefl.privacy import FixedHorizon, Laplace, SqliteLedger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = SqliteLedger.create(f"{folder}/ledger.db")
+    ...     laplace = Laplace(unit="coordinate", width=1.0)
+    ...     charge = ledger.reserve("clinic-7", "trial/1", FixedHorizon(8.0, 4), mechanism=laplace)
+    >>> events_of([charge])
+    [Event(epsilon=2.0, kind='laplace', delta=0.0)]
+    """
     found = list(charges)
     if any(charge.loss not in get_args(Kind) for charge in found):
         return None

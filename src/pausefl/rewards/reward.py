@@ -80,6 +80,8 @@ class Terms:
         generalization: How underused its data is.
         privacy: The share of its budget that is left.
         score: (alpha·generalization + gamma·privacy)/m.
+
+    :meth:`Reward.terms` returns it, and has an example.
     """
 
     ucb: FloatArray
@@ -99,7 +101,12 @@ class Reward:
         zeta: Amplifies measured speed.
         rho: What each collision within a cluster costs, times alpha.
         budgets: What is left of each client's budget.
-        tau_min: The smallest possible latency in seconds; None takes the smallest latency seen so far.
+        tau_min: The smallest possible latency in seconds; None is the smallest seen.
+
+    >>> from pausefl import Selector
+    >>> reward = Selector(sizes=[120, 300], per_round=1, clusters=[0, 0], rho=0.5, tau_min=0.05).reward
+    >>> reward.collision, reward.mean_speed(np.array([10.0, 2.5]), fastest_seen=0.1).tolist()
+    (50.0, [0.5, 0.125])
     """
 
     alpha: float
@@ -153,8 +160,24 @@ class Reward:
     ) -> Terms:
         """Return the terms that decide round ``rounds + 1``; all of them are as of the end of round ``rounds``.
 
-        Per client: its mean speed, its share of all data, how often it was picked, how many releases it made, and how
-        often it was timed.  ``rows`` says which clients these are, if not all.
+        Args:
+            speed: The mean speed of each client.
+            shares: The share of all data that each client holds.
+            picks: How often each client was picked.
+            releases: How many releases each client made.
+            timings: How often each client was timed.
+            rounds: How many rounds were played.
+            m: How many clients take part in a round.
+            rows: Which clients these are; None is all of them.
+
+        >>> from pausefl import Selector
+        >>> reward = Selector(sizes=[100, 300], per_round=1, alpha=100.0, gamma=5.0, tau_min=0.05).reward
+        >>> first = np.array([1, 0])  # the first client was picked, timed, and has made a release
+        >>> terms = reward.terms(np.array([0.5, 0.0]), np.array([0.25, 0.75]), first, first, first, rounds=1, m=1)
+        >>> terms.ucb.tolist(), terms.generalization.tolist(), terms.privacy.round(2).tolist()
+        ([0.5, inf], [-0.5625, 0.5625], [0.96, 1.0])
+        >>> terms.score.round(2).tolist()
+        [-51.45, 61.25]
         """
         generalization = underuse(shares, picks, rounds, m, self.beta)
         privacy = self.budgets.left(releases, rows)

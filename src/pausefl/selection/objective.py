@@ -146,6 +146,11 @@ class Solution:
         minimum: The smallest ucb of the members.
         rest: Everything else that the set is worth.
         weights: The weights of the members, which sum to 1.  Only policies that draw with replacement set them.
+
+    >>> from pausefl.selection import solve_exact
+    >>> best = solve_exact(np.array([1.0, 2.0, 3.0]), np.array([5.0, 0.0, 1.0]), m=2)
+    >>> best.members.tolist(), best.minimum, best.rest, best.value
+    ([0, 2], 1.0, 6.0, 7.0)
     """
 
     members: IntArray

@@ -193,10 +193,30 @@ class Policy(ABC):
     something between rounds, it does so in ``played`` or ``learn``, and saves it with ``state`` and ``restore``.  Keep
     each option in an attribute with the name of its argument, and do not change it, because ``settings`` describes it.
 
-    ``needs`` names what the policy must know of clients.  If it depends on options, set ``self.needs``.  The members of
-    a round tell a signal (``loss``, ``accuracy``) together with their updates.  If the policy has a method ``ask``, the
-    clients that it asks tell the signal before it picks.  In both cases clients pay for what they tell.  ``minibatch``
-    says that a client may compute its signal on one minibatch, which is cheaper.
+    ``needs`` names what the policy must know of clients.  It may depend on options: set ``self.needs`` then.  A need
+    that is a signal (``loss``, ``accuracy``) is told by the members of a round together with their updates; or, if the
+    policy has a method ``ask``, by those that it asks before it picks.  Either way clients pay for what they tell.
+    ``minibatch`` says that a client may work out its signal on one minibatch, which is cheaper.
+
+    Attributes:
+        name: What configurations call the policy.
+        size: How many clients it returns: ``exactly m``, ``at most m`` or ``all``.
+        any_reward: Whether it honours a set function phi, or does not look at the reward at all.
+        needs: What it must know of clients.
+        minibatch: Whether a client may work out its signal on one minibatch.
+
+    >>> from pausefl import Selector
+    >>> class LeastUsed(Policy):
+    ...     name = "least-used"
+    ...
+    ...     def pick(self, candidates):
+    ...         luck = candidates.tickets(np.arange(len(candidates)))  # breaks ties
+    ...         return np.lexsort((luck, candidates.picks))[: candidates.m]
+    >>> sel = Selector({"a": 120, "b": 300, "c": 90, "d": 200}, per_round=2, policy=LeastUsed())
+    >>> first = set(sel.select())
+    >>> sel.observe({client: 0.3 for client in first})
+    >>> first.isdisjoint(sel.select())
+    True
     """
 
     __slots__ = ()

@@ -40,6 +40,14 @@ class Selection:
             them.
 
     Iterating over it gives the ids.
+
+    >>> from pausefl import Selector
+    >>> known = {"a": 0.1, "b": 0.2, "c": 0.4}  # seconds
+    >>> chosen = Selector({"a": 120, "b": 300, "c": 90}, per_round=2, tau_min=0.05, prior=known).select()
+    >>> chosen.round, chosen.members, "c" in chosen
+    (1, ('a', 'b'), False)
+    >>> {name: round(value, 2) for name, value in chosen.terms.items()}, round(chosen.value, 2)
+    ({'speed': 0.25, 'generalization': 80.28, 'privacy': 5.0}, 85.53)
     """
 
     round: int

@@ -144,8 +144,23 @@ class Numbers:
 class Reasons(Mapping[ClientId, Reason]):
     """Why each member was chosen, by id; and ``left_out``, the client that came closest and was not chosen.
 
-    You can read the numbers of the members at any time.  ``left_out`` is computed when you first read it, from all that
-    was known when the round was decided.  So read it before you tell the selector anything new.
+    The numbers of the members are at hand at any time.  ``left_out`` is worked out when it is first looked at, from all
+    that was known when the round was decided, so look at it before the selector is told anything new.
+
+    A :class:`~pausefl.selector.decision.Selection` holds it.  You need not make one.
+
+    Args:
+        members: The ids of the members.
+        numbers: What their reasons are made of.
+        open_round: The round as it was decided, from which ``left_out`` is worked out; None if it is not known.
+
+    >>> from pausefl import Selector
+    >>> known = {"a": 0.1, "b": 0.2, "c": 0.4}  # seconds
+    >>> reasons = Selector({"a": 120, "b": 300, "c": 90}, per_round=2, tau_min=0.05, prior=known).select().reasons
+    >>> reasons["a"].mean_speed, round(reasons["b"].score, 2)
+    (0.5, 71.7)
+    >>> reasons.left_out.client, reasons.left_out.replaces, round(reasons.left_out.short_by, 2)
+    ('c', ('a',), 4.97)
     """
 
     def __init__(self, members: Sequence[ClientId], numbers: Numbers, open_round: OpenRound | None) -> None:

@@ -25,9 +25,19 @@ class RoundLog:
     Each line is written with a single call and synced to the disk, so a killed process leaves only whole lines.  If a
     crash of the machine leaves a part of a line, it is cut off when the log is opened again.
 
-    A selector that continues from a state after round n plays the rounds after n again.  Their old lines are cut off,
-    so no round appears twice.  A selector without a state begins at round 1.  It refuses a log that already has rounds,
-    because that log belongs to something else.
+    A selector that goes on from a state after round n plays the rounds after n again.  Their old lines are cut off, so
+    no round is there twice.  A selector without a state begins at round 1: then a log that has rounds is refused, for
+    it belongs to something else.
+
+    >>> import tempfile
+    >>> from pausefl import Selector
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sel = Selector({"a": 120, "b": 300}, per_round=1, log=f"{folder}/rounds.jsonl")
+    ...     for _ in range(2):
+    ...         sel.observe({client: 0.3 for client in sel.select()})
+    ...     lines = [json.loads(line) for line in Path(folder, "rounds.jsonl").read_text().splitlines()]
+    >>> [line["round"] for line in lines], lines[0]["latencies"]
+    ([1, 2], [0.3])
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -36,10 +36,24 @@ from pausefl.types import ClientId
 class Checkpoint:
     """What the files of a run hold: its state, the selector's state, the strategy's arrays, and the journal's length.
 
-    ``aggregator`` is what an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds, and ``deadline``
-    what a :class:`~pausefl.selector.deadline.Deadline` has learned.
+    Attributes:
+        state: Where the run stands: its model, its history, and whose budget is gone.
+        selector: The state of the selector, as ``Selector.state`` returns it.
+        inner: The arrays of the inner strategy.
+        mark: How much of the journal counts.
+        aggregator: What an :class:`~pausefl.privacy.aggregation.Aggregator` remembers of the rounds.
+        deadline: What a :class:`~pausefl.selector.deadline.Deadline` has learned.
 
-    ``read`` is for people and tools that want to look into a run.  A strategy resumes by itself.
+    ``read`` is for people and tools that want to look into a run; a strategy resumes by itself.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> state = RunState("trial", result=Result(arrays=record_of({"layer": np.zeros(3)})))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Checkpoint(state, ({}, {}), {}, Mark()).write(f"{folder}/run")
+    ...     found = Checkpoint.read(f"{folder}/run")
+    >>> found.run, found.round, found.history, found.exhausted
+    ('trial', 0, (), frozenset())
     """
 
     state: RunState

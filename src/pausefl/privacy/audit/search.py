@@ -40,7 +40,22 @@ _TAILS = 0.5 ** np.arange(1.0, 7.5, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the attack achieved; an audit accuses a correct mechanism with probability ``error`` at most."""
+    """What the attack achieved.  A correct mechanism is accused in at most ``error`` of all audits.
+
+    Attributes:
+        mechanism: What was attacked.
+        source: Where its noise came from.
+        private: Whether this source claims to be private.
+        claimed: The epsilon that the mechanism claims.
+        delta: The delta that it claims.
+        lower: What it must have leaked, with confidence 1 - ``error``.
+        attainable: What as many runs show of a mechanism without any noise: an epsilon above it cannot be refuted.
+        event: The event by which the two inputs were told apart.
+        runs: About how many releases of each input there were.
+        error: How likely the bound may be wrong.
+
+    :func:`audit` returns it, and has an example.
+    """
 
     mechanism: str
     source: str
@@ -49,7 +64,6 @@ class Audit:
     delta: float
     lower: Epsilon
     attainable: Epsilon
-    """What as many runs show of a mechanism without any noise: an epsilon above it cannot be refuted."""
     event: str
     runs: int
     error: float
@@ -104,8 +118,14 @@ def audit(
 ) -> Audit:  # fmt: skip
     """Attack ``mechanism`` with about ``runs`` releases of each input; the bound has the confidence 1 - ``error``.
 
-    With ``low_bits`` the attack also looks at the last bits of the floats, where noise from plain floats reveals its
-    input.  If you leave it out, the attack does so for sources that claim to be private.
+    Args:
+        mechanism: What is attacked.
+        epsilon: The epsilon of each release, which the mechanism claims to keep.
+        noise: Where the noise comes from.
+        runs: About how many releases there are of each input.  More runs show more.
+        error: How likely the bound may be wrong.
+        low_bits: Whether to look also at the last bits of the floats, where noise from plain floats gives its input
+            away.  None does so for sources that claim to be private.
 
     >>> from pausefl.privacy import Laplace, SimulatedNoise
     >>> noise = SimulatedNoise(np.random.default_rng(0))
@@ -123,7 +143,15 @@ def audit(
 
 
 def bound_for(mechanism: Mechanism) -> Bound:
-    """Return the bound that fits what the mechanism claims."""
+    """Return the bound that fits what the mechanism claims.
+
+    Args:
+        mechanism: The mechanism that is to be attacked.
+
+    >>> from pausefl.privacy import Laplace
+    >>> bound_for(Laplace(unit="coordinate", width=1.0))
+    AnyMechanism(delta=0.0)
+    """
     delta = mechanism.guarantee.delta
     if mechanism.loss != "gaussian":
         return AnyMechanism(delta)
@@ -136,8 +164,26 @@ def attack(
 ) -> tuple[Epsilon, Epsilon, str]:  # fmt: skip
     """Return a lower bound on epsilon, the largest that could have been shown, and the event that showed it.
 
-    Inputs have one of the ``sizes``, and each pair is tried with ``least`` trials or more.  ``count`` is the public
-    number of records, where these are protected.  With a ``given`` pair there is no search for another.
+    Args:
+        trial: Releases updates one after the other, and returns what was released, a row each.
+        guarantee: What is claimed.
+        bound: How counts become a bound, see :func:`bound_for`.
+        runs: About how many releases there are of each input.
+        error: How likely the bound may be wrong.
+        low_bits: Whether to look also at the last bits of the floats.
+        sizes: How many numbers the inputs may have.
+        least: With how many trials each pair of inputs is tried at least.
+        count: The public number of records, where these are protected.
+        given: The pair of inputs to use; None searches for one.
+
+    Here a client clips and then forgets its noise, so the attack shows all that so few runs can show:
+
+    >>> def trial(updates):
+    ...     return np.stack([np.clip(update, -1.0, 1.0) for update in updates])
+    >>> claim = Guarantee("coordinate", "linf", 1.0)
+    >>> lower, most, _ = attack(trial, claim, AnyMechanism(0.0), runs=400, error=0.01, low_bits=False, sizes=(4,))
+    >>> round(lower, 2) == round(most, 2) > 4.0
+    True
     """
     require(runs >= 100, "runs", runs, "100 or more", "raise it, because fewer runs show nothing")
     require(0.0 < error < 0.5, "error", error, "between 0 and 0.5", "0.05 is common")

@@ -50,7 +50,16 @@ class Charge:
         mechanism: The mechanism.  If no mechanism was named, then the mechanism, the unit, the loss and the noise are
             unstated, and delta counts as 0.
         noise: Where the noise came from.
-        time: What the ledger's clock said.  It is for the auditor only, and nothing depends on it.
+        time: What the ledger's clock said, for the auditor only: nothing is decided by it.
+
+    >>> import tempfile
+    >>> from pausefl.privacy import Geometric, Laplace, SqliteLedger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = SqliteLedger.create(f"{folder}/ledger.db", clock=lambda: 0.0)
+    ...     laplace = Laplace(unit="coordinate", width=1.0)
+    ...     charge = ledger.reserve("clinic-7", "trial/1", Geometric(budget=40.0, decay=0.04), mechanism=laplace)
+    >>> charge.play, round(charge.epsilon, 4), charge.protects, charge.when
+    (1, 1.5684, 'one number of the update, any two inputs', '1970-01-01T00:00:00.000Z')
     """
 
     subject: str

@@ -63,6 +63,7 @@ class SqliteLedger:
         clock: Tells the time of each row.  A test or a simulation may pass its own clock.  A real client needs the real
             one.
         timeout: For how many seconds to wait while another process uses the ledger.
+        seal: A file in which the ledger remembers what it has checked, see below; None remembers nothing.
 
     A subject is the identity of a data set, not of a run.
 
@@ -129,9 +130,14 @@ class SqliteLedger:
     ) -> SqliteLedger:  # fmt: skip
         """Make a new ledger and open it; the file must not exist.
 
-        The file is made under another name, and gets its own name when it is whole.  So a crash leaves no half-made
-        ledger, and an empty file counts as damaged.  Only its owner may read it.  A ledger for a ``simulation`` stays
-        marked as one for ever.
+        The file is made under another name and then linked to its own, whole: a crash leaves no half-made ledger, and
+        an empty file is a damaged one.  Only its owner may read it.
+
+        Args:
+            path: The file.
+            simulation: Whether it is for a simulation.  The ledger is marked as such for ever.
+            clock: Says the time of each row.
+            timeout: For how many seconds to wait while another process uses the ledger.
         """
         target = Path(path).resolve()
         purpose = SIMULATION if simulation else DEPLOYMENT
@@ -172,9 +178,16 @@ class SqliteLedger:
     ) -> Charge:  # fmt: skip
         """Charge the subject's next epsilon to ``release``; nothing may leave under that name before.
 
-        When this returns, the row is on the disk.  Pass the ``mechanism`` and its ``noise``.  The unit and delta come
-        from them, and an epsilon that the mechanism could not use is refused instead of charged.  ``dimension`` is how
-        many coordinates leave.  Arguments that you leave out are recorded as unstated.
+        When this returns, the row is on the disk.
+
+        Args:
+            subject: Whose data it is.
+            release: The name of the release.
+            schedule: The subject's schedule, always the same one.
+            mechanism: What makes the release.  Unit and delta are taken from it, and an epsilon that it could not use
+                is refused instead of charged.  Left out, they are recorded as unstated.
+            noise: Where the noise comes from.  Left out, it is recorded as unstated.
+            dimension: How many coordinates leave.  Left out, it is recorded as unstated.
         """
         wanted = Reservation(subject, release, schedule, mechanism, noise, dimension)
         return self._append(subject, lambda past, now: next_charge(past, wanted, now))

@@ -23,7 +23,38 @@ _FAR = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One subject's account.  None means unknown; every epsilon has its own delta."""
+    """One subject's account.  None means unknown; every epsilon stands beside its own delta.
+
+    Attributes:
+        subject: Whose account it is.
+        schedule: The schedule, fixed at the first release.
+        releases: How many releases there were.
+        spent: The sum of all epsilons.
+        spent_delta: The sum of all deltas.
+        budget: The budget, fixed at the first release.
+        delta_limit: The largest delta that an account may spend.
+        left: The epsilon that is left of the budget.
+        unstated: How many releases named no mechanism: their delta is not known, and counts as 0.
+        unit: What is protected.
+        protects: What the unit protects, in words.
+        tight: The tight bound on what was leaked.
+        tight_delta: The delta of the tight bound.
+        bound: The bound that holds for what was leaked.
+        bound_delta: The delta of this bound.
+        method: What gives ``bound``: the smaller of sum and tight bound (``pld``) at ``tight_delta``, or ``zcdp`` for
+            an account that is paid in rho: what it adds up to is the promise itself.
+        whole_update: The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its
+            dimension.
+        whole_delta: The delta of ``whole_update``.
+        releases_left: How many releases are left, until the schedule ends, its epsilons fall below what the mechanism
+            can do, or delta is used up.
+        ended_by: What ends them.
+        releases_until_99_percent: How many releases are left until 99 % of the budget is gone.
+        mechanisms: The mechanisms of the releases, each with the source of its noise.
+        retired: When the rest was spent for ever; the bounds, and the count of releases, are of what left before.
+
+    :func:`statement` returns it, and has an example.
+    """
 
     subject: str
     schedule: str
@@ -37,7 +68,6 @@ class Statement:
     """How many releases named no mechanism; their delta is unknown and counts as 0."""
     unit: str
     protects: str
-    """What the unit protects, in words."""
     tight: Epsilon | None
     tight_delta: float
     bound: Epsilon
@@ -46,7 +76,6 @@ class Statement:
     """How ``bound`` was computed: ``sum`` or the tight bound ``pld``, whichever is smaller at ``tight_delta``, or
     ``zcdp`` for an account that is paid in rho."""
     whole_update: Epsilon | None
-    """The sum of epsilon times dimension for a per-coordinate unit; None if a release did not state its dimension."""
     whole_delta: float | None
     releases_left: int | None
     """How many releases are possible until the schedule ends, its epsilons are too small for the mechanism, or delta is

@@ -115,6 +115,12 @@ class Released:
         mechanism: The name of the mechanism.
         guarantee: What holds for this release.
         noise: Where the noise came from.
+
+    >>> from pausefl.privacy import Laplace, SimulatedNoise
+    >>> noise = SimulatedNoise(np.random.default_rng(0))
+    >>> released = Laplace(unit="coordinate", width=1.0).release(np.zeros(3), 1.5, noise)
+    >>> released.update.shape, released.private, released.record()["whole_update_epsilon"]
+    ((3,), False, 4.5)
     """
 
     update: dict[str, Tensor] | Tensor
@@ -219,8 +225,13 @@ class Mechanism(ABC):
     ) -> Released:
         """Bound and randomise an update: a flat float array, or a mapping by name with its ``layers``.
 
-        A ``clip`` below the mechanism's own clip bounds the update tighter.  A larger one is ignored.  The noise always
-        fits the mechanism's own clip, so whoever chooses ``clip`` cannot choose the noise.
+        Args:
+            update: The update.
+            epsilon: What this release may leak.
+            noise: Where the noise comes from.
+            layers: The tensors that it must have, and which of them never leave; for a mapping only.
+            clip: Bounds the update tighter, in the unit of the mechanism's own clip; a larger one is ignored.  The
+                noise stays that of the mechanism's own clip: who may choose the clip cannot choose the noise.
         """
         guarantee = self.guarantee
         fine = guarantee.unit != "record"
@@ -242,9 +253,15 @@ class Mechanism(ABC):
     ) -> Released:  # fmt: skip
         """Clip each record's contribution, add them up, randomise the sum, and divide it by the public ``count``.
 
-        ``records`` has a row per record: an array of two dimensions, or a mapping by name whose tensors have one
-        dimension more than those of ``layers``.  A row that is not finite counts as zeros.  More rows than ``count``
-        are refused, and fewer are allowed.  Each record may contribute to one row only; this method cannot check that.
+        Args:
+            records: A row per record: an array of two dimensions, or a mapping by name whose tensors have one dimension
+                more than those of ``layers``.  A row that is not finite counts as zeros.  Each record may contribute to
+                one row only, which nobody can check from here.
+            count: The public number of records.  More rows are refused; fewer are no fault.
+            epsilon: What this release may leak.
+            noise: Where the noise comes from.
+            layers: The tensors that it must have, and which of them never leave; for a mapping only.
+            clip: As for ``release``.
         """
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
@@ -261,8 +278,16 @@ class Mechanism(ABC):
     ) -> Released:  # fmt: skip
         """Randomise a mean over the public ``count`` of contributions that somebody else has clipped and added up.
 
-        The guarantee holds only if each contribution had a norm of at most the mechanism's clip; this method cannot
-        check that.  The mean is projected on the ball of that norm, which never moves two means farther apart.
+        The guarantee holds only if each contribution had a norm of at most the mechanism's clip, which nobody can check
+        from here.  The mean is projected on the ball of that norm: this moves no two means farther apart.
+
+        Args:
+            mean: The mean.
+            count: The public number of records.
+            epsilon: What this release may leak.
+            noise: Where the noise comes from.
+            layers: The tensors that it must have, and which of them never leave; for a mapping only.
+            clip: As for ``release``.
         """
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
