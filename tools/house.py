@@ -127,7 +127,7 @@ def _file(path: Path, depth: int) -> str:
 
 
 def _line(name: str, about: str, depth: int) -> str:
-    return (f"{'  ' * depth}{name} ".ljust(28) + about).rstrip()
+    return (f"{'  ' * depth}{name}".ljust(25) + f"   {about}").rstrip()
 
 
 def _about(path: Path) -> str:

@@ -28,20 +28,32 @@ TABLES = {"<!-- configuration -->": configuration_table, "<!-- commands -->": co
 """Marks in a page, and what takes their place."""
 
 _NOTEBOOK = ".ipynb"
-_BLOCK = re.compile(r'<div class="language-(?:console|text|toml|bash|csv) highlight">.*?</div>', re.S)
+_BLOCK = re.compile(r'<div class="language-(console|text|toml|bash|csv|python|pycon) highlight">.*?</div>', re.S)
 _PICTURE = re.compile(r'<img [^>]*?src="([^":]+)"[^>]*>')
 _TABLE = re.compile(r"<table>.*?</table>", re.S)
 _HEAD, _ROW = re.compile(r"<th[^>]*>(.*?)</th>", re.S), re.compile(r"<tr>.*?</tr>", re.S)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.S)
-_NAME = re.compile(r"(?<=<code>)[\w./]{30,}(?=</code>)")
+_NAME = re.compile(r"(?<=<code>)[\w./]{20,}(?=</code>)")
 """A name that is too long for its column; it may go on below after an underscore."""
 
 _LONG = 50
 """Letters in a cell, from which on a table is one of sentences rather than of numbers."""
 
+_MANY = 5
+"""Columns, from which on a table of numbers is too wide for a phone."""
+
+_CODE, _TEXT = re.compile(r"<code\b.*?</code>", re.S), re.compile(r"(?<=>)[^<]+")
+_HYPHENED = re.compile(r"\S*[-\[]\S+")
+_WHOLE = 30
+"""Letters of the longest word of code that is never cut at a hyphen."""
+
 _LINE = re.compile(r'<span (id="__line-[^"]*")>(.*?\n)', re.S)
 _BESIDE = re.compile(r"\s*\S.*?(?:\s{3,}|\s{2,}(?=#))(?=\S)")
 """What stands left of a comment, or of a second column."""
+_POINT, _OPENED = re.compile(r'(?=<span class="o">\.</span>)'), re.compile(r"(?<=[(\[{]</span>)(?=<span)")
+"""Where a line of Python may go on below, before a word is cut."""
+_START = re.compile(r"(?:>>> |\.\.\. )?\s*")
+_DRAWN = re.compile("[┏┃┡│└]")
 
 _LINK = re.compile(r"(?<!`)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
@@ -87,13 +99,20 @@ def on_page_content(html: str, **_: Any) -> str:
     html = _PICTURE.sub(r'<a href="\1">\g<0></a>', html)
     html = _CELL.sub(lambda cell: _NAME.sub(lambda name: re.sub("(?<=[_/])", "<wbr>", name[0]), cell[0]), html)
     html = _TABLE.sub(lambda found: _stacked(found[0]), html)
-    return _BLOCK.sub(lambda found: _hanging(found[0]), html)
+    html = _BLOCK.sub(lambda found: _hanging(found[0], found[1]), html)
+    return _CODE.sub(lambda code: _TEXT.sub(lambda text: _HYPHENED.sub(_unbroken, text[0]), code[0]), html)
+
+
+def _unbroken(word: re.Match[str]) -> str:
+    """Keep an option such as --json on one line; browsers would break it after a hyphen."""
+    return f'<span class="whole">{word[0]}</span>' if len(unescape(word[0])) <= _WHOLE else word[0]
 
 
 def _stacked(table: str) -> str:
-    """Let each cell of a wide table of sentences know its heading, which stands before it where cells are stacked."""
+    """Let each cell of a wide table know its heading, which stands before it where cells are stacked."""
     heads, cells = [_plain(head) for head in _HEAD.findall(table)], [_plain(cell) for cell in _CELL.findall(table)]
-    if len(heads) < 3 or max(map(len, cells), default=0) <= _LONG or "doc-section-item" in table:
+    wide = len(heads) >= _MANY or (len(heads) >= 3 and max(map(len, cells), default=0) > _LONG)
+    if not wide or "doc-section-item" in table:
         return table
 
     def named(row: re.Match[str]) -> str:
@@ -107,17 +126,22 @@ def _plain(html: str) -> str:
     return unescape(re.sub(r"<[^>]*>", "", html)).strip("\n")
 
 
-def _hanging(block: str) -> str:
-    """Say for each line how far in it goes on: under its comment; a line of a drawn table stays whole."""
+def _hanging(block: str, language: str) -> str:
+    """Say for each line how far in it goes on: under its comment, or behind its start; a drawn table stays whole."""
+    drawn = [len(text) for _, line in _LINE.findall(block) if _DRAWN.search(text := _plain(line))]
 
     def placed(found: re.Match[str]) -> str:
         text = _plain(found[2])
-        if re.search("[┏┃┡│└]", text):
-            return f'<span {found[1]} style="white-space: pre">{found[2]}'
-        beside = _BESIDE.match(text)
-        column = beside.end() if beside else len(text) - len(text.lstrip()) + 4
-        return f'<span {found[1]} style="--hang: {min(column, 40)}ch">{found[2]}'
+        if _DRAWN.search(text):
+            return f'<span {found[1]} class="drawn" style="--columns: {max(drawn)}">{found[2]}'
+        beside = _BESIDE.match(text) if language not in ("python", "pycon") else None
+        start = _START.match(text)
+        inside = start.end() if start else 0
+        column = min(beside.end(), 40) if beside else inside + 4
+        return f'<span {found[1]} style="--hang: {column}ch; --in: {inside + 2}ch">{found[2]}'
 
+    if language in ("python", "pycon"):
+        block = _OPENED.sub("<wbr>", _POINT.sub("<wbr>", block))
     return _LINE.sub(placed, block.replace(' highlight">', ' highlight hanging">', 1))
 
 

@@ -91,17 +91,25 @@ def test_a_page_can_be_read_on_a_small_screen() -> None:
     from site_pages import on_page_content
 
     block = '<div class="language-console highlight"><pre><code><span id="__line-0-1">{}\n</span></code></pre></div>'
-    for line, column in [("$ make demo  <b># all</b>", 13), ("  a.py     What a &amp; b do", 11), ("  plain", 6)]:
-        assert f'hanging"><pre><code><span id="__line-0-1" style="--hang: {column}ch">{line}' in on_page_content(
-            block.format(line)
-        )
+    for line, column, narrow in [
+        ("$ make demo  <b># all</b>", 13, 2),
+        ("  a.py     What a &amp; b do", 11, 4),
+        ("  plain", 6, 4),
+    ]:
+        wanted = f'hanging"><pre><code><span id="__line-0-1" style="--hang: {column}ch; --in: {narrow}ch">{line}'
+        assert wanted in on_page_content(block.format(line))
+    python = on_page_content(block.format("...     luck = 1  # why").replace("console", "pycon"))
+    assert 'style="--hang: 12ch; --in: 10ch"' in python
     assert on_page_content('<img alt="a" src="b.png">') == '<a href="b.png"><img alt="a" src="b.png"></a>'
     numbers = "<table><tr><th>a</th><th>b</th><th>c</th></tr><tr><td>1</td><td>2</td><td>3</td></tr></table>"
     assert on_page_content(numbers) == numbers
     sentences = on_page_content(numbers.replace("2", "words " * 10))
     assert "<table data-stacked>" in sentences and '<td data-of="c">3</td>' in sentences
     assert "tests/<wbr>test_<wbr>" in on_page_content(f"<td><code>tests/test_{'long' * 9}</code></td>")
-    assert '<span id="__line-0-1" style="white-space: pre">│ 1 │' in on_page_content(block.format("│ 1 │"))
+    assert '<span id="__line-0-1" class="drawn" style="--columns: 5">│ 1 │' in on_page_content(block.format("│ 1 │"))
+    many = numbers.replace("<th>c</th>", "<th>c</th><th>d</th><th>e</th>")
+    assert "<table data-stacked>" in on_page_content(many)
+    assert on_page_content("<code>a --json</code>") == '<code>a <span class="whole">--json</span></code>'
 
 
 def test_docstrings_become_markdown() -> None:
