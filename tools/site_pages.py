@@ -42,16 +42,19 @@ _LONG = 50
 _MANY = 5
 """Columns, from which on a table of numbers is too wide for a phone."""
 
+_TITLE = re.compile(r'(?<=doc-object-name )([^"]*">)([^<]+)')
 _CODE, _TEXT = re.compile(r"<code\b.*?</code>", re.S), re.compile(r"(?<=>)[^<]+")
 _HYPHENED = re.compile(r"\S*[-\[]\S+")
 _WHOLE = 30
 """Letters of the longest word of code that is never cut at a hyphen."""
 
-_LINE = re.compile(r'<span (id="__line-[^"]*")>(.*?\n)', re.S)
+_LINE = re.compile(r'<span (id="[^"]*__line-[^"]*")>(.*?\n)', re.S)
 _BESIDE = re.compile(r"\s*\S.*?(?:\s{3,}|\s{2,}(?=#))(?=\S)")
 """What stands left of a comment, or of a second column."""
 _POINT, _OPENED = re.compile(r'(?=<span class="o">\.</span>)'), re.compile(r"(?<=[(\[{]</span>)(?=<span)")
 """Where a line of Python may go on below, before a word is cut."""
+_FAR = 40
+"""The last column under which a line may go on: right of it there is too little room."""
 _START = re.compile(r"(?:>>> |\.\.\. )?\s*")
 _DRAWN = re.compile("[┏┃┡│└]")
 
@@ -90,7 +93,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = _LINK.sub(led, markdown)
     for mark, table in TABLES.items():
         if mark in markdown:
-            markdown = markdown.replace(mark, f'<div class="keys" markdown>\n\n{table()}\n\n</div>')
+            markdown = markdown.replace(mark, f'<div class="lookup" markdown>\n\n{table()}\n\n</div>')
     return markdown
 
 
@@ -98,6 +101,7 @@ def on_page_content(html: str, **_: Any) -> str:
     """Make a page readable on a small screen: long lines go on below, pictures open, and cells can be stacked."""
     html = _PICTURE.sub(r'<a href="\1">\g<0></a>', html)
     html = _CELL.sub(lambda cell: _NAME.sub(lambda name: re.sub("(?<=[_/])", "<wbr>", name[0]), cell[0]), html)
+    html = _TITLE.sub(lambda found: found[1] + re.sub("(?<=[._])", "<wbr>", found[2]), html)
     html = _TABLE.sub(lambda found: _stacked(found[0]), html)
     html = _BLOCK.sub(lambda found: _hanging(found[0], found[1]), html)
     return _CODE.sub(lambda code: _TEXT.sub(lambda text: _HYPHENED.sub(_unbroken, text[0]), code[0]), html)
@@ -137,7 +141,7 @@ def _hanging(block: str, language: str) -> str:
         beside = _BESIDE.match(text) if language not in ("python", "pycon") else None
         start = _START.match(text)
         inside = start.end() if start else 0
-        column = min(beside.end(), 40) if beside else inside + 4
+        column = beside.end() if beside and beside.end() <= _FAR else inside + 4
         return f'<span {found[1]} style="--hang: {column}ch; --in: {inside + 2}ch">{found[2]}'
 
     if language in ("python", "pycon"):

@@ -45,7 +45,7 @@ def read_runs(path: str | Path | Iterable[str | Path]) -> DataFrame:
     It needs pandas, which comes with the ``report`` extra.
 
     Args:
-        path: a folder, or several of them.
+        path: A folder, or several of them.
 
     Example:
         ``read_runs("runs/mine").query("round == 60").groupby("policy").accuracy.mean()``

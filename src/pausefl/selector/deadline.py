@@ -38,7 +38,7 @@ class Deadline:
 
     quantile: float = 0.9
     slack: float = 2.0
-    _seen: FloatArray = field(default_factory=lambda: np.empty(0), repr=False)
+    _seen: FloatArray = field(default_factory=lambda: np.empty(0), init=False, repr=False)
 
     def __post_init__(self) -> None:
         share = is_finite(self.quantile) and 0.0 < self.quantile <= 1.0
