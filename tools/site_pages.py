@@ -107,6 +107,11 @@ def on_page_content(html: str, **_: Any) -> str:
     return _CODE.sub(lambda code: _TEXT.sub(lambda text: _HYPHENED.sub(_unbroken, text[0]), code[0]), html)
 
 
+def on_post_build(config: Any, **_: Any) -> None:
+    """Remove the theme's page for wrong addresses: it needs a server, and the site is read from a folder."""
+    (Path(config.site_dir) / "404.html").unlink(missing_ok=True)
+
+
 def _unbroken(word: re.Match[str]) -> str:
     """Keep an option such as --json on one line; browsers would break it after a hyphen."""
     return f'<span class="whole">{word[0]}</span>' if len(unescape(word[0])) <= _WHOLE else word[0]
