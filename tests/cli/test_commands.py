@@ -122,7 +122,7 @@ def test_data_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["data", "fetch", "fashion_mnist"], "; did you mean 'fashion-mnist'?\n"),
         (["study", "published-minst"], "; did you mean 'published-mnist'?\n"),
         (["study", "somewhere/Large_MNIST.toml"], "; did you mean 'large-mnist'?\n"),
-        (["tune", "large-mnist", "--vary", "privacy.width=1", "--reach", "0.9"], "write 90 for 90 %."),
+        (["tune", "large-mnist", "--vary", "privacy.width=1", "--reach", "0.9"], "write 90 if you mean 90 %."),
         (["frobnicate"], "frobnicate"),
         (["compre"], "No such command 'compre'. Did you mean 'compare'?\n"),
         (["owner", "chek"], "No such command 'chek'. Did you mean 'check'?\n"),

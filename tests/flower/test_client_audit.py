@@ -342,6 +342,6 @@ def test_the_command_hands_its_options_on(file, capsys, monkeypatch, words, opti
 def test_what_the_command_refuses(file, capsys):
     for words in (("audit",), ("audit", "laplace", "--epsilon", 1, "--owner", file)):
         code, seen = called(capsys, *words)
-        assert code == 2 and "exactly one of the two" in seen.err
+        assert code == 2 and "pass exactly one of them" in seen.err
     assert "are for a mechanism, but --owner takes" in called(capsys, "audit", "--owner", file, "--epsilon", 1)[1].err
     assert "--epsilon" in called(capsys, "audit", "laplace")[1].err

@@ -135,7 +135,7 @@ def test_the_command_says_where_the_ledger_ends(ledger: Path, backup: Path, caps
     code, out, _ = called(capsys, "ledger", "restore", ledger, "--from", backup)
     assert (code, out) == (0, f"restored {ledger}: 3 rows; head {head.hash}\n")
     code, _, err = called(capsys, "ledger", "restore", ledger, "--releases", "4")
-    assert (code, f"releases is 4, but {ledger} has 3; put back a newer one" in err) == (2, True)
+    assert (code, f"releases is 4, but {ledger} has 3; put back a newer backup" in err) == (2, True)
 
 
 def test_a_copy_from_before_its_end_does_not_bring_a_retired_subject_back(
@@ -179,7 +179,7 @@ def test_on_another_machine_the_servers_count_must_be_that_of_the_backup(
     for lost in (ledger, replies_folder(ledger)):
         lost.unlink() if lost.is_file() else shutil.rmtree(lost)
     refused(ledger, "nothing here tells whether.*--releases N.*budget counts as spent", backup)
-    refused(ledger, "releases is 4, but .*backup.db has 3; put back a newer one", backup, 4)
+    refused(ledger, "releases is 4, but .*backup.db has 3; put back a newer backup", backup, 4)
     refused(ledger, "releases is 2, but .*backup.db has 3; count the releases whose replies were lost", backup, 2)
     assert not replies_folder(ledger).exists()
     assert restore_ledger(ledger, backup, 3).head.rows == 3

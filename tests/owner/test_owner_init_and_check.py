@@ -145,7 +145,7 @@ def test_the_check_tells_what_was_spent_and_what_is_next_and_charges_nothing(tmp
     file = init_owner(tmp_path, "clinic", budget=4.0, releases=4).ledger.with_name("owner.toml")
     before = check_owner(file)
     assert (before.releases, before.spent, before.dimension, before.noise_to_signal) == (0, 0.0, None, None)
-    assert "by the first release" in before.fixed
+    assert "from the first release on" in before.fixed
     release(file)
     found = check_owner(file)
     epsilon = FixedHorizon(4.0, 4).epsilon(1)

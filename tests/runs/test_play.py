@@ -212,7 +212,7 @@ def test_a_run_without_its_model_cannot_go_on_and_is_left_alone(tmp_path: Path) 
     (kept,) = keep([tmp_path / "run"], tmp_path / "small")
     (tmp_path / "run" / "checkpoint.state").unlink()
     for folder in (tmp_path / "run", kept):
-        with pytest.raises(ConfigError, match="cannot go on"):
+        with pytest.raises(ConfigError, match="cannot continue"):
             run(more, folder)
         assert len(read_run(folder).records) == 4
         assert read_run(folder).summary is not None
@@ -276,7 +276,7 @@ def test_traces_are_read(tmp_path: Path) -> None:
         ("learning.device=warp", "learning.device is 'warp'"),
         ("learning.model=mpl", "model is 'mpl'"),
         ("selection.policy=no.such:Thing", "selection.policy is 'no.such:Thing'"),
-        ("selection.policy=json:JSONDecoder", "makes no Policy"),
+        ("selection.policy=json:JSONDecoder", "does not make a Policy"),
         ("network.latency=trace", "network.trace is missing"),
         ("data.train_size=99999", "train_size is 99999"),
         ("network.clients=99999", "clients is 99999"),

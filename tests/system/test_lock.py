@@ -43,7 +43,7 @@ def test_what_cannot_be_locked_is_told_with_what_to_do(tmp_path: Path, monkeypat
             raise AssertionError
         return str(told.value)
 
-    assert refused(tmp_path / "none" / "lock").endswith("(No such file or directory); make its folder")
+    assert refused(tmp_path / "none" / "lock").endswith("(No such file or directory); create its folder")
     todo = f"); let {tmp_path} be a file that you can write and lock"
     assert refused(tmp_path) == f"run cannot be written (Is a directory{todo}"
 

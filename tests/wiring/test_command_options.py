@@ -561,7 +561,7 @@ OPTIONS = (
     Option("ledger restore", "path", ("@one/ledger.db --json", "@two/ledger.db --json"),
            lambda a, b: a.code == b.code == 0 and a.json["head"] != b.json["head"]),
     Option("ledger restore", "backup", tuple(f"@one/ledger.db --from @{name}-backup.db" for name in ("one", "two")),
-           lambda a, b: (a.code, b.code) == (0, 2) and "belongs here" in b.err),
+           lambda a, b: (a.code, b.code) == (0, 2) and "with the noted id" in b.err),
     Option("ledger restore", "releases", ("@one/ledger.db --releases 0", "@one/ledger.db --releases 1"),
            lambda a, b: (a.code, b.code) == (0, 2) and "releases is 1, but" in b.err),
     Option("ledger restore", "as_json", ("@one/ledger.db", "@one/ledger.db --json"), table_or_json),
