@@ -170,7 +170,7 @@ PRIVUNIT = 'kind = "privunit"'
     ("old", "new", "said"),
     [
         ("budget = 8.0", "budget = 20.1", "a budget above 20 promises next to nothing"),
-        (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "delta is 0.0001 per release, near the limit of 0.001"),
+        (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "delta is 0.0001 per release, which is near the limit of 0.001"),
         ('kind = "privunit"  # a promise about the whole update, not about each of its numbers alone\nl2 = 1.0',
          'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, which protects nothing"),
     ],
@@ -217,7 +217,7 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
         (1, {}, "replies.examples is 1"),
         (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
         (479, {"budget": 20.1}, "a budget above 20 promises next to nothing"),
-        (9, {"delta": 8e-4}, "delta is 0.0008 for life, near the limit of 0.001"),
+        (9, {"delta": 8e-4}, "delta is 0.0008 for life, which is near the limit of 0.001"),
     ],
 )  # fmt: skip
 def test_terms_for_records_that_promise_nothing_are_warned_about(

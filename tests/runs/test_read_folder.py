@@ -53,7 +53,7 @@ def edited(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, bytes]], N
         (lambda files: files.update({"summary.json": b'{"rounds": 5}'}), "lacks its guarantee"),
         (
             lambda files: files.update({"summary.json": b'{"rounds": 5, "guarantee": "", "clients": {"size": 1}}'}),
-            "where",
+            "the clients in summary.json",
         ),
         (lambda files: files.update({"config.toml": b""}), r"config.toml lacks \[data\]"),
         (lambda files: files.update({"config.toml": b"data = 1"}), r"config.toml lacks \[data\]"),

@@ -33,7 +33,8 @@ def make_ledger(path: Path) -> SqliteLedger:
     folder = replies_folder(path)
     if folder.exists():
         raise ConfigError(
-            f"{folder} exists, so there was a ledger here before; put that ledger back, or use another folder"
+            f"{folder} exists, so there was a ledger here before; put that ledger back, because a second one would be "
+            "a second budget"
         )
     require_second_note_folder(path)
     ledger = SqliteLedger.create(path)

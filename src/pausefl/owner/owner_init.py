@@ -193,7 +193,7 @@ def _ledger(folder: Path) -> SqliteLedger:
 
 def _exists(path: Path, todo: str) -> ConfigError:
     return ConfigError(
-        f"{path} exists, and a second ledger would be a second budget; {todo}; use another folder only for other data"
+        f"{path} exists, and a second ledger would be a second budget; {todo}; other data needs a folder of its own"
     )
 
 
