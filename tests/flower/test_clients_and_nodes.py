@@ -192,3 +192,24 @@ def test_names_that_the_superlink_verified(tools):
     assert dict(NodeNames([print_of_key], "key", "run").present(grid, 1, 1.0).nodes) == {print_of_key: 1}
     assert dict(NodeNames([1, 2], "node", "run").present(grid, 1, 1.0).nodes) == {1: 1, 2: 2}
     assert not grid.grid.sent
+
+
+def test_two_nodes_that_are_registered_under_one_name_are_told_apart_by_nobody(tools, caplog):
+    """Whoever may register SuperNodes can choose any name.  The node that was there first stays."""
+    infos = [NodeInfo(node_id=number, name=name) for number, name in enumerate("aba", 1)]
+    grid = tools.timed({1: refusing, 2: refusing}, tools.Clock(), infos=infos)
+    nodes = NodeNames(["a", "b"], "registered", "run")
+    assert dict(nodes.present(grid, 2, 1.0).nodes) == {"a": 1, "b": 2}
+    grid.grid.nodes[3] = refusing
+    assert dict(nodes.present(grid, 2, 1.0).nodes) == {"a": 1, "b": 2}
+    assert "node 3 has the name 'a', and so has another node" in caplog.text
+    fresh = NodeNames(["a", "b"], "registered", "run")
+    assert dict(fresh.present(grid, 1, 1.0).nodes) == {"b": 2}
+    assert "register each SuperNode under a name of its own" in fresh.excuses()
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2K", "a\n", "a" * 201])
+def test_a_registered_name_that_no_client_could_give_itself_is_none(tools, name, caplog):
+    grid = tools.timed({1: refusing}, tools.Clock(), infos=[NodeInfo(node_id=1, name=name)])
+    assert not NodeNames([name], "registered", "run").present(grid, 1, 1.0).nodes
+    assert name not in caplog.text

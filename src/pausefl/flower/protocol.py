@@ -27,7 +27,7 @@ REHEARSAL = "query.rehearsal"
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
-_LONGEST_LAYOUT = 512
+_MOST_LETTERS, _LONGEST_LAYOUT = 200, 512
 """Bytes of the longest description of a tensor that is remembered."""
 
 _Record = TypeVar("_Record", ArrayRecord, MetricRecord, ConfigRecord)
@@ -87,6 +87,11 @@ def read_request(message: Message) -> tuple[TrainingRequest, bool]:
     return request, asked.get("hello") is True
 
 
+def is_name(text: str) -> bool:
+    """Say whether a node may be called so: names are logged and shown."""
+    return 0 < len(text) <= _MOST_LETTERS and text.isprintable()
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """What a client adds to a reply: its name, how many releases it has made in all, and seconds, if its owner agrees.
@@ -124,7 +129,7 @@ class Note:
         found = dict(record.items())
         name, releases, seconds = found.get("name"), found.get("releases"), found.get(SECONDS)
         whole = isinstance(releases, int) and not isinstance(releases, bool) and 0 <= releases < 2**53
-        if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or not whole:
+        if not isinstance(name, str) or not is_name(name) or not whole:
             return None
         told = float(cast(float, seconds)) if is_finite(seconds) and cast(float, seconds) > 0.0 else None
         loud = [found.get(name) for name in ("noise", "signal")]

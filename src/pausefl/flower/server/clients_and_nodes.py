@@ -1,11 +1,13 @@
 """Which node is which client, and who may be asked: SuperNode ids change at every restart, names stay.
 
-``hello`` asks the client's mod for the owner's name for it; ``registered`` and ``key`` take what the SuperLink
-verified of a SuperNode with key authentication; ``node`` takes the id itself, which stays only with authentication.
+``hello`` asks the client's mod for the owner's name for it.  ``key`` takes the key that a SuperNode has proved to have.
+``registered`` takes the name under which that key was registered: it is the word of whoever may register SuperNodes.
+``node`` takes the id itself, which stays only with key authentication.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +21,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore import log
 
 from pausefl.errors import NotEnoughClientsError
-from pausefl.flower.protocol import RECORD, Note, request_record
+from pausefl.flower.protocol import RECORD, Note, is_name, request_record
 from pausefl.flower.server.kept_out import Fault, explained, fault_of
 from pausefl.flower.server.timed_grid import TimedGrid
 from pausefl.flower.server.training_rounds import RunState
@@ -164,9 +166,17 @@ class NodeNames:
     def _meet(self, grid: TimedGrid, nodes: Mapping[int, NodeInfo | None], tried: set[int], *, needy: bool) -> None:
         fresh = [node for node in nodes if node not in self._known]
         if self._names != "hello":
+            called = {node: str(node) if info is None else _READ[self._names](info) for node, info in nodes.items()}
+            times = Counter(called.values())
             for node in fresh:
-                info = nodes[node]
-                self._name(node, str(node) if info is None else _READ[self._names](info), nodes)
+                name = called[node]
+                if not is_name(name):
+                    self._keep_out(node, Fault("unnamed", "gave no name"), "", _TRIES)
+                elif times[name] > 1:  # no restart: with its key a SuperNode keeps its number
+                    shared = Fault("shared name", f"has the name {name!r:.100}, and so has another node")
+                    self._keep_out(node, shared, "", _TRIES)
+                else:
+                    self._name(node, name, nodes)
             return
         asked = {*tried, *self._asked.values()}
         new = [node for node in fresh if node not in asked and (needy or self._due(node))]
@@ -210,8 +220,7 @@ class NodeNames:
         if before != node and before in nodes:
             log(WARNING, "pausefl: %r was node %s, which is still there, and now it is node %s; "
             "%s", client, before, node,
-                "either it was restarted, or a stranger uses its name; pass names='key' or 'registered' to rule that "
-                "out")  # fmt: skip
+                "either it was restarted, or a stranger uses its name; pass names='key' to rule that out")  # fmt: skip
         if self._names != "node":
             log(INFO, "pausefl: node %s is %r", node, client)
         self._known[node], self._node_of[client] = client, node

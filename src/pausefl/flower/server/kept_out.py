@@ -29,6 +29,7 @@ _TODO = {
     ),
     "not loaded": "install what the app imports on the nodes, and start the run again",
     "registered": "names='registered' needs SuperNodes with keys: flwr supernode register KEY --name NAME",
+    "shared name": "register each SuperNode under a name of its own, or pass names='key'",
     "key": "names='key' needs SuperNodes with keys: flower-superlink --enable-supernode-auth",
 }
 
