@@ -125,7 +125,7 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"budget": float("inf")}, "budget"), ({"releases": 0}, "releases"), ({"clip": 0.0}, "l2"),
         ({"budget": 1e9}, "epsilon"), ({"budget": 1e-9}, "epsilon"), ({"name": "two\nlines"}, "name is"),
         ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
-        ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a moderate one"),
+        ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a weak one"),
         ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
         ({"unit": "record"}, "pass the number of your records"), ({"unit": "patient"}, "'update' or 'record'"),
         ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),

@@ -128,8 +128,8 @@ def test_bad_settings_of_a_measurement_are_named(overrides: list[str], words: st
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"policies": ["pause"]}, "g-function does not compare policies"),
-        ({"references": [Path("x.csv")]}, "has no accuracy"),
+        ({"policies": ["pause"]}, "g-function ends in a table, not in runs"),
+        ({"references": [Path("x.csv")]}, "ends in a table, not in runs"),
     ],
 )
 def test_what_a_measured_study_cannot_do_is_refused(asked: dict, words: str, tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ OPTIONS = (
     Option("study", "jobs", (f"{SMOKE} --seeds 2", f"{SMOKE} --seeds 2 --jobs 2"), alone),
     Option("study", "ray", (SMOKE, f"{SMOKE} --ray ray://a:1"), not_a_client),
     Option("study", "ray", ("g-function --scale smoke --out out", "g-function --scale smoke --out out --ray auto"),
-           lambda a, b: (a.code, b.code) == (0, 2) and "trains nothing that a cluster could run" in b.err),
+           lambda a, b: (a.code, b.code) == (0, 2) and "has no runs for a cluster" in b.err),
     Option("study", "out", (SMOKE, SMOKE.replace("--out out", "")),
            lambda a, b: a.runs() == b.runs("runs/study-smoke") == ["random/seed-0"]),
     Option("study", "reference", (SMOKE, f"{SMOKE} --reference @wombat.csv --reference @quokka.csv"),

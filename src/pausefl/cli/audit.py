@@ -99,8 +99,9 @@ def audit(
             )
         found = _client(owner, made_by, runs, error)
     else:
-        require(epsilon is not None, "--epsilon", None, "given with a mechanism", "for example --epsilon 1")
-        found = _mechanism(str(mechanism), float(epsilon or 0.0), source, runs, delta, error, seed, low_bits, as_json)
+        if epsilon is None:
+            raise ConfigError("--epsilon is missing; pass what the mechanism claims, for example --epsilon 1")
+        found = _mechanism(str(mechanism), epsilon, source, runs, delta, error, seed, low_bits, as_json)
     if as_json:
         rows = [{**asdict(one), "passed": one.passed, "verdict": one.verdict} for one in found]
         finite = [{key: None if value == math.inf else value for key, value in row.items()} for row in rows]

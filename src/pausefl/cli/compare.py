@@ -57,8 +57,9 @@ def compare(
 ) -> None:
     """Print the accuracy, time and leakage of each policy, one line per policy.
 
-    Each number is the mean over the policy's seeds ± the standard deviation. With --paired, CSV has one line for each
-    policy and measure instead.
+    Accuracies, the clock and the share of fast clients are means over the policy's seeds ± the standard deviation. The
+    time to a target is the median, and the leakage is the largest. With --paired, CSV has one line for each policy and
+    measure instead.
     """
     from pausefl.report.policy_summary import by_policy, summarise
     from pausefl.runs.read_folder import read_runs

@@ -97,14 +97,14 @@ def start(
         float | None,
         typer.Option(
             help="How many seconds an app may take. After that, the node stops it, and it counts as failed. The "
-            "default is 3600."
+            "default is 3600, or with --answer-after at least 15 seconds less than that."
         ),
     ] = None,
     answer_after: Annotated[
         float | None,
         typer.Option(
-            help="Send every answer this many seconds after its message came, so that the time an app takes reveals "
-            "nothing."
+            help="Send the answer of an app this many seconds after its message came. The server then does not see how "
+            "long the app took. Other answers leave after 10 seconds."
         ),
     ] = None,
     memory_limit: Annotated[
@@ -174,7 +174,7 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     from pausefl.flower.node.reviewed_apps import ReviewedApps
 
     if owner is not None and not owner.expanduser().is_file():
-        raise ConfigError(f"owner's file {owner} does not exist; create one with: pausefl owner init")
+        raise ConfigError(f"owner's file {owner} does not exist; check the path")
     return ReviewedApps(_place(owner, apps))
 
 

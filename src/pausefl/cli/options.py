@@ -97,7 +97,7 @@ class Percent(click.FloatRange):
 
 
 def complete_study(incomplete: str) -> list[str]:
-    """Return the paper's studies and the TOML files here that begin like this."""
+    """Return the built-in studies and the TOML files here that begin like this."""
     from pausefl.studies.load import study_names
 
     files = sorted(str(path) for path in Path().glob("*.toml"))

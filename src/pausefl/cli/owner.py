@@ -71,7 +71,10 @@ def init(
     ] = 1.0,
     delta: Annotated[
         float | None,
-        typer.Option(help="The probability, for life, that the promise about a record fails. The default is 1e-6."),
+        typer.Option(
+            help="A small allowance on top of epsilon where records are protected, for all releases together. The "
+            "default is 1e-6."
+        ),
     ] = None,
 ) -> None:
     """Create the owner's file and the only ledger of this data.  Do this once. The command overwrites nothing.

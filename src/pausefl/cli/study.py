@@ -28,10 +28,10 @@ def study(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="The name of a study of the paper (see --list), or a TOML file.", autocompletion=complete_study
+            help="The name of a built-in study (see --list), or a TOML file.", autocompletion=complete_study
         ),
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the paper's studies and stop.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the built-in studies and stop.")] = False,
     scale: Scale = "half",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many seeds to run. The default is the study's own number.")
@@ -51,14 +51,15 @@ def study(
 ) -> None:
     """Run every policy of a study and write its report. If you call it again, it continues where it stopped.
 
-    A study that trains nothing is measured again from the start. --jobs and --data-dir have no effect on it.
+    Some built-in studies end in a table of measurements instead of runs. --jobs and --data-dir have no effect on them,
+    and most of them begin again.
     """
     if listed:
         _list_studies(as_json)
         return
     if name is None:
         raise ConfigError(
-            "the name of the study is missing; run 'pausefl study --list' to see the paper's studies, or pass a TOML "
+            "the name of the study is missing; run 'pausefl study --list' to see the built-in studies, or pass a TOML "
             "file"
         )
     from pausefl.report.chart_base import require_charts
@@ -83,7 +84,7 @@ def study(
         use_own_modules(Path(name), [chosen.with_all_options(one, 0, scale, order.overrides) for one in names])
     elif ray is not None:
         raise ConfigError(
-            f"--ray is {ray!r}, but study {chosen.name!r} trains nothing that a cluster could run; leave --ray out"
+            f"--ray is {ray!r}, but study {chosen.name!r} ends in a table and has no runs for a cluster; leave it out"
         )
     with _bar(chosen.name) as progress:
         outcome = chosen.play(order, train, progress)

@@ -36,7 +36,7 @@ def tune(
     source: Annotated[
         str,
         typer.Argument(
-            help="The TOML file of a run, the name of a study of the paper, or the TOML file of a study.",
+            help="The TOML file of a run, the name of a built-in study, or the TOML file of a study.",
             autocompletion=complete_study,
         ),
     ],

@@ -200,7 +200,7 @@ def read_owner(path: Path, node: Mapping[str, Any] | None = None) -> Owner:
     """
     path = Path(os.path.realpath(path))
     require_readable(path, "owner's file")
-    content = read_toml(path, "create it with 'pausefl owner init'")
+    content = read_toml(path, "check the path; use 'pausefl owner init' only for data that never had a ledger")
     try:
         owner = owner_of(content, path.parent, node)
     except PauseError as error:

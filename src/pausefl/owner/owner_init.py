@@ -246,7 +246,7 @@ def _terms(
             )
     budget = _BUDGET[unit] if budget is None else budget
     fine = is_finite(budget) and budget > 0.0
-    require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a moderate one")
+    require(fine, "budget", budget, "a finite number above 0", "1 is a strong promise, 8 a weak one")
     mechanism, examples = (_RECORD, _RECORDS) if unit == "record" else (_UPDATE, _ANY_NUMBER)
     return partial(
         form.format, name=toml_text({"name": name}).rstrip("\n"), ledger=LEDGER,

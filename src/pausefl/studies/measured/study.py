@@ -151,9 +151,9 @@ class MeasuredStudy(Study):
 
     def play(self, order: Order, train: Trainer, progress: Progress = lambda _: None) -> Outcome:
         """Measure anew, and report on the rows."""
-        given, nothing = len(order.references), f"leave it out, because {self.name} has no accuracy or leakage"
+        given, nothing = len(order.references), f"leave it out, because {self.name} ends in a table, not in runs"
         require(not given, "number of --reference", given, "0 here", nothing)
-        require(not order.policies, "--policy", order.policies, "left out", f"{self.name} does not compare policies")
+        require(not order.policies, "--policy", order.policies, "left out", f"{self.name} ends in a table, not in runs")
         measurement = self.measurement(order.scale, order.seeds, order.overrides)
         rows = write_rows(measurement, order.out, progress)
         report = measurement.report(rows, self.about.title_at(order.scale))
