@@ -42,7 +42,7 @@ def test_a_folder_is_refused_if_everybody_may_rename_what_is_in_it(file, mode):
     if not mode & 0o002 or mode & 0o1000:
         require_private(file, "file")
         return
-    with pytest.raises(NotPrivateError, match="exchanged") as refused:
+    with pytest.raises(NotPrivateError, match="can be replaced by every user") as refused:
         require_private(file, "file")
     mend(str(refused.value))
     require_private(file, "file")
