@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
 
 import numpy as np
 import pytest
-from flwr.app import Array, ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
-from pausefl.flower.protocol import REFUSED, Note, Refusal, view_of
+from pausefl.errors import InvalidValueError
+from pausefl.flower.protocol import REFUSED, Note, Refusal, tensors_of, view_of
 from pausefl.privacy.mechanisms.base import NoiseLevel
 
 
@@ -123,6 +125,16 @@ def test_what_flower_cannot_read_has_no_view_either(array):
         array.numpy()
     with pytest.raises(type(flower.value)):
         view_of(array)
+
+
+def test_a_file_of_several_arrays_is_no_array():
+    """Flower opens one, and what it returns is no tensor."""
+    zipped = BytesIO()
+    np.savez(zipped, a=np.zeros((2, 3)))
+    array = damaged(data=zipped.getvalue())
+    for read in (view_of, lambda one: tensors_of(ArrayRecord({"w": one}))):
+        with pytest.raises(InvalidValueError, match="array is 'NpzFile', but must be one tensor"):
+            read(array)
 
 
 def test_a_view_cannot_be_written():

@@ -170,7 +170,7 @@ def arrays_in(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
 
 def tensors_of(record: ArrayRecord) -> dict[str, Tensor]:
     """Return Flower's arrays as numpy tensors by name."""
-    return {name: array.numpy() for name, array in record.items()}
+    return {name: _tensor_of(array) for name, array in record.items()}
 
 
 def views_of(record: ArrayRecord) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ def views_of(record: ArrayRecord) -> dict[str, Tensor]:
 def view_of(array: Array) -> Tensor:
     """Return an array as a tensor in its own bytes, if they are laid out as usual, and else as a copy.
 
-    Bytes that are no tensor are refused with the same errors as by Flower.
+    Bytes that are no tensor are refused, with the same errors as by Flower where Flower refuses them.
 
     >>> view_of(Array(np.array([1.5, 2.5]))).tolist()
     [1.5, 2.5]
@@ -189,14 +189,22 @@ def view_of(array: Array) -> Tensor:
     data = array.data
     start = 10 + int.from_bytes(data[8:10], "little")
     if array.stype != "numpy.ndarray" or not data.startswith(b"\x93NUMPY\x01\x00") or start > _LONGEST_LAYOUT:
-        return array.numpy()
+        return _tensor_of(array)
     shape, by_column, dtype = _layout(data[:start])
     if by_column or dtype.kind not in "biuf" or min(shape, default=1) < 1:
-        return array.numpy()
+        return _tensor_of(array)
     size = math.prod(shape)
     if len(data) < start + size * dtype.itemsize:
-        return array.numpy()
+        return _tensor_of(array)
     return np.frombuffer(data, dtype, size, start).reshape(shape)
+
+
+def _tensor_of(array: Array) -> Tensor:
+    """Return an array as Flower reads it; of a zip file Flower makes something that is no tensor."""
+    tensor = array.numpy()
+    kind = type(tensor).__name__
+    require(isinstance(tensor, np.ndarray), "array", kind, "one tensor", "send each tensor as an array of its own")
+    return tensor
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ import math
 import os
 import time
 from dataclasses import replace
+from io import BytesIO
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -170,6 +171,21 @@ def test_a_model_whose_noise_might_take_too_long_is_refused_before_its_charge(
         assert clock.now == LAUNCHED + (40.0 if charges else 10.0)
     assert "2 tensors takes about 2.6 seconds, but must take at most 2.5" in caplog.text
     assert "now says privunit, but the node was started with laplace; start the node again" in caplog.text
+
+
+@pytest.mark.parametrize("after", [0.0, 40.0])
+def test_a_model_that_is_none_gets_the_same_refusal_with_and_without_a_fixed_time(
+    after: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower opens a zip file of arrays in place of an array, and that has no size: an error passed by the guard."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=after), Clock(monkeypatch)
+    zipped, asked = BytesIO(), kit.request()
+    np.savez(zipped, a=np.zeros(10, dtype=np.float32))
+    asked.content["arrays"]["b"] = Array("float32", (10,), "numpy.ndarray", zipped.getvalue())
+    guard = replace(guard, noise=NoiseTime(mechanism="privunit", each=1e-9))
+    reply = guard.answer(node.app().content, asked, node.context, LAUNCHED)
+    assert reply.error.reason == "pausefl refuses (bad-request): this request cannot be served"
+    assert (clock.now, node.charges) == (LAUNCHED + (10.0 if after else 0.0), 0)
 
 
 def test_whether_a_model_is_too_large_does_not_depend_on_what_the_machine_does(
