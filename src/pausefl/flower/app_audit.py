@@ -83,7 +83,7 @@ class TwoApps:
                 rows[~np.isfinite(rows).all(axis=1)] = 0.0
                 mean = bounded(rows, guarantee, owner.examples)
             else:
-                change = difference(model, trained, layers)
+                change = difference(model, trained, layers, mean=owner.clipped_by == "app")
                 mean = bounded(np.concatenate([part.ravel() for part in change.values()]), guarantee)
         except Exception as error:
             return np.concatenate(list(parts.values())), reason(error, app)

@@ -239,7 +239,8 @@ class Gate:
                     update = contributions(model, tensors, layers, self._owner.examples)
                 else:
                     each = self._owner.mechanism.guarantee.unit == "coordinate"
-                    update = difference(model, tensors, layers, each=each)
+                    mean = self._owner.clipped_by == "app"
+                    update = difference(model, tensors, layers, each=each, mean=mean)
                 return update, _allowed(self._owner, told)
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
             _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)

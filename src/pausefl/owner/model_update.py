@@ -12,6 +12,10 @@ from pausefl.privacy import Layers, Mechanism, Noise
 from pausefl.privacy.mechanisms.tensor_rules import Tensor, checked_tensors, narrowed
 from pausefl.types import Epsilon
 
+_SINGLE, _LEAST_SINGLE, _MOST_SINGLE = 1.2e-7, 1e-30, float(np.finfo(np.float32).max)
+"""A step of single floats beside a number, as a share of it and rounded up; below which number that is no share any
+more; and where they end."""
+
 
 def digest(arrays: Mapping[str, Tensor]) -> str:
     """Return a fingerprint of names, types, shapes and values."""
@@ -43,13 +47,17 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
 
 
 def difference(
-    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers, *, each: bool = False
-) -> dict[str, Tensor]:
+    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], layers: Layers, *,
+    each: bool = False, mean: bool = False,
+) -> dict[str, Tensor]:  # fmt: skip
     """Return trained - model, of the tensors that leave; refuse whatever cannot be released.
 
     With ``each``, every number stands for itself: one that is not finite becomes 0, and no other changes with it.
+    With ``mean``, it is a mean over records, of single or double floats: ``rounding_share`` covers nothing coarser.
     """
     _check_names(model, trained)
+    if mean:
+        checked_tensors({name: trained[name] for name in layers.released()}, layers)
     update = {}
     for name in layers.released():
         new, old = trained[name], model[name]
@@ -111,16 +119,22 @@ def released(
 
 
 def rounding_share(model: Mapping[str, Tensor], layers: Layers, bound: float, count: int) -> float:
-    """Return by what a mean over records is to be multiplied that an app has added to the model, in its precision.
+    """Return by what a mean over records is to be multiplied that an app has added to the model, in single floats.
 
     The larger the numbers of a model, the coarser the steps on which the sum is rounded, and the server chooses them.
     One record may then move a number by a whole step more than its clip allows, however small its share of the mean is.
     Multiplied by this, which follows from public numbers alone, it moves the mean by no more than the clip does.
+
+    The model's own type is of no account: the server chooses it, and an app may load doubles as single floats.
+
+    Law: a number is rounded by half a step at most, so two sums of a model w and of means no longer than ``bound`` are
+    rounded by no more than a step of w and one of ``bound``, as lengths.  Three more of ``bound`` are for the mean on
+    its way, e.g. when it becomes single floats and is multiplied by a learning rate.
     """
     with np.errstate(all="ignore"):
-        steps = [np.spacing(np.abs(model[name]) + model[name].dtype.type(bound)) for name in layers.released()]
-        slack = count * float(np.sqrt(sum(float(np.square(step.astype(np.float64)).sum()) for step in steps)))
-    return 2.0 * bound / (2.0 * bound + slack) if np.isfinite(slack) else 0.0
+        numbers = [np.maximum(np.abs(model[name].astype(np.float64)), _LEAST_SINGLE) for name in layers.released()]
+        reach = float(np.sqrt(sum(float(np.square(part).sum()) for part in numbers))) + 4.0 * bound
+    return 2.0 * bound / (2.0 * bound + count * _SINGLE * reach) if reach < _MOST_SINGLE else 0.0
 
 
 def _check_names(model: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> None:

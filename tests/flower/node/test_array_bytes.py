@@ -89,3 +89,14 @@ def test_other_names_shapes_and_kinds_are_refused() -> None:
     for kind in (np.complex64, "U3", object):
         with pytest.raises(TypeError):
             to_bytes(model, {"w": np.zeros(3).astype(kind)})
+
+
+def test_a_mean_over_records_is_of_single_or_double_floats() -> None:
+    """Coarser ones would come out as single floats, and the gate could not tell; see ``rounding_share``."""
+    model = {"w": np.zeros(3, dtype=np.float32)}
+    for fine in (np.float32, np.float64):
+        assert to_bytes(model, {"w": np.ones(3, dtype=fine)}, mean=True) == np.ones(3, dtype=np.float32).tobytes()
+    for coarse in (np.float16, np.int64, bool):
+        assert len(to_bytes(model, {"w": np.ones(3, dtype=coarse)})) == 12
+        with pytest.raises(InvalidValueError, match="but must be float32 or float64"):
+            to_bytes(model, {"w": np.ones(3, dtype=coarse)}, mean=True)

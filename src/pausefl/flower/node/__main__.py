@@ -13,7 +13,7 @@ def main(role: str, *words: str) -> None:
     if role == "app":
         from pausefl.flower.node.boxed_app import main as run
 
-        run(records="records" in words)
+        run(records="records" in words, mean="mean" in words)
         return
     parent, *rest = words
     follow_parent()

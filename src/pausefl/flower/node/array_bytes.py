@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pausefl.errors import InvalidValueError
-from pausefl.privacy.mechanisms.tensor_rules import Tensor
+from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, checked_tensors
 
 
 def size_of(model: Mapping[str, Tensor]) -> int:
@@ -15,10 +15,13 @@ def size_of(model: Mapping[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in model.values())
 
 
-def to_bytes(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, records: bool = False) -> bytes:
+def to_bytes(
+    model: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, records: bool = False, mean: bool = False
+) -> bytes:
     """Return what was trained, in the order and the types of the model; refuse other names or shapes.
 
-    With ``records`` every tensor has a row for each record, and all have as many.
+    With ``records`` every tensor has a row for each record, and all have as many.  With ``mean`` it holds a mean over
+    records, and floats coarser than single ones are refused here: outside, all are of the model's type.
     """
     if set(model) != set(trained):
         raise InvalidValueError(f"the app returned {len(trained)} tensors, but must return the model's {len(model)}")
@@ -27,6 +30,8 @@ def to_bytes(model: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, reco
         wanted = (*count, *old.shape)
         if trained[name].shape != wanted:
             raise InvalidValueError(f"tensor {name!r} is {trained[name].shape}, but must be {wanted}")
+    if mean:
+        checked_tensors(trained, Layers.of(model))
     return b"".join(trained[name].astype(old.dtype, casting="same_kind").tobytes() for name, old in model.items())
 
 

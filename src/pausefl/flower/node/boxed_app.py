@@ -25,7 +25,7 @@ from pausefl.flower.node.bundle import read_bundle
 from pausefl.flower.protocol import arrays_in
 
 
-def main(*, records: bool = False) -> None:
+def main(*, records: bool = False, mean: bool = False) -> None:
     """Read bundle, message, context and state from stdin; write the trained tensors, and the state, to stdout."""
     # What the app prints is for the owner's log: stdout is for the answer alone.
     with os.fdopen(os.dup(1), "wb") as out, tempfile.TemporaryDirectory() as folder:
@@ -44,9 +44,8 @@ def main(*, records: bool = False) -> None:
         app = load_app(bundle.components["clientapp"], LoadClientAppError, folder)
         answer = app(message=message, context=context)
         _, trained = arrays_in(answer.content)
-        out.write(
-            pack(to_bytes(model, trained, records=records), recorddict_to_proto(context.state).SerializeToString())
-        )
+        tensors = to_bytes(model, trained, records=records, mean=mean)
+        out.write(pack(tensors, recorddict_to_proto(context.state).SerializeToString()))
 
 
 def _state(kept: bytes) -> RecordDict:

@@ -97,15 +97,12 @@ class Guard:
             if asked.metadata.message_type == REHEARSAL:
                 return run_boxed(replace(box, data=(), blind=True), bundle, asked, given, end=self._end(begun))
             box.check_folders()
-            return run_boxed(box, bundle, asked, given, self._records(), end=self._end(begun))
+            owner = read_owner(self.owner)
+            rows, by_app = owner.examples if owner.rows else 0, owner.clipped_by == "app"
+            return run_boxed(box, bundle, asked, given, rows, mean=by_app, end=self._end(begun))
 
         context.node_config[NODE_KEY] = str(self.owner)
         return _HeldUpdate(lambda: self._hold(begun))(message, context, app), ran
-
-    def _records(self) -> int:
-        """Return how many rows an app may return, one for each record; 0 if it returns a model."""
-        owner = read_owner(self.owner)
-        return owner.examples if owner.rows else 0
 
     def _end(self, begun: float) -> float:
         """Return when an app is stopped at the latest; with ``answer_after``.
@@ -232,11 +229,12 @@ def refusal(message: Message, why: Reason) -> Message:
 
 
 def run_boxed(
-    box: Box, bundle: bytes, message: Message, context: Context, records: int = 0, *, end: float = math.inf
-) -> Message:
+    box: Box, bundle: bytes, message: Message, context: Context, records: int = 0, *, mean: bool = False,
+    end: float = math.inf,
+) -> Message:  # fmt: skip
     """Return the tensors that the app in a bundle trained, run in the box until ``end``; raise whatever goes wrong.
 
-    Where single ``records`` are protected, they have a row for each, and at most so many.
+    Where single ``records`` are protected, they have a row for each, and at most so many; or the app adds a ``mean``.
     Nothing else of its answer comes out.  Its state in the context is kept for its next message, as Flower does it, but
     for this app alone: the server says which runs have one context, also runs of two apps.
     """
@@ -247,7 +245,8 @@ def run_boxed(
     bare = replace(context, state=RecordDict())
     known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
-    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app", *(["records"] if records else [])]
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
+    command += [word for word, told in (("records", records), ("mean", mean)) if told]
     most = len(pack(b"", b"")) + max(1, records) * size_of(model) + MOST_STATE
     said: deque[str] = deque(maxlen=1)
 
