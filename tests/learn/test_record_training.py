@@ -396,6 +396,31 @@ def test_a_network_that_keeps_what_it_sees_is_refused_and_left_as_it_is() -> Non
         assert all(p.grad is None for p in fine.parameters())
 
 
+class Mixing(nn.Module):
+    """Looks at the whole batch, always or in one mode only, and begins with zeros, which hide it."""
+
+    def __init__(self, always: bool, training: bool = False) -> None:
+        super().__init__()
+        self.inner = nn.Linear(PIXELS, LABELS)
+        nn.init.zeros_(self.inner.weight)
+        self.always, self.mode = always, training
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        flat = images.flatten(1)
+        mixes = self.always or self.training == self.mode
+        return self.inner(flat - flat.mean(0, keepdim=True) if mixes else flat)
+
+
+@pytest.mark.parametrize("net", [Mixing(True), Mixing(False), Mixing(False, training=True)])
+def test_a_network_that_mixes_the_records_of_a_batch_is_refused(net: Mixing) -> None:
+    """Training sees each record alone, but losses are told of batches, with the noise of one record in its own loss."""
+    before = torch.random.get_rng_state()
+    with pytest.raises(InvalidValueError, match="outputs for one record change with the other records of its batch"):
+        try_record_gradients(net, (1, 6, 6))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert not net.inner.weight.any()
+
+
 def test_frozen_layers_stay_frozen() -> None:
     net = dense_net()
     net[1].requires_grad_(False)

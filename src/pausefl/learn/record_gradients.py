@@ -69,18 +69,42 @@ def refuse_batch_norm(net: nn.Module) -> None:
 def try_record_gradients(net: nn.Module, shape: Shape) -> None:
     """Refuse a network whose records' gradients cannot be found one by one; ``shape`` is that of an image.
 
-    The trial needs no data, so call it before a run.  The network itself is not touched.
+    One that mixes the records of a batch is refused, too: losses are told of batches.  The trial needs no data, so call
+    it before a run.  The network itself is not touched.
     """
     refuse_batch_norm(net)
     trial = deepcopy(net).cpu().train()
     try:
         with torch.random.fork_rng(devices=[]):
             RecordGradients(trial).add_clipped(torch.zeros(2, *shape), torch.zeros(2, dtype=torch.int64), 1.0, 1.0)
+            mixes = any(_mixes(deepcopy(net).cpu().train(training), shape) for training in (True, False))
     except Exception as error:  # whatever a network of somebody's own may raise
         raise InvalidValueError(
             f"the gradients of single records of this model cannot be computed ({reason(error)}); choose a model that "
             "keeps nothing of the records it sees"
         ) from error
+    if mixes:
+        raise InvalidValueError(
+            "the model's outputs for one record change with the other records of its batch, but none of them could be "
+            "protected then; choose a model that looks at each record alone"
+        )
+
+
+def _mixes(net: nn.Module, shape: Shape) -> bool:
+    """Whether what a network says of one record depends on another one; tried with made-up images and weights.
+
+    The weights are changed, because those that begin as zeros would hide it.
+    """
+    torch.manual_seed(0)
+    images = torch.randn(3, *shape)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        outputs = []
+        for other in (images[1], 100.0 * images[2]):
+            torch.manual_seed(1)  # the same numbers are dropped out
+            outputs.append(deepcopy(net)(torch.stack([images[0], other]))[0])
+    return not torch.allclose(*outputs, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _grad(parameter: torch.Tensor) -> torch.Tensor:
