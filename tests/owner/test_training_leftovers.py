@@ -41,6 +41,28 @@ def vandal() -> None:
         resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lowered_limit_on_recursion_is_as_before(fails: bool) -> None:
+    """It stopped the release after a training that worked, and a training that failed had not come that far."""
+    usual = sys.getrecursionlimit()
+
+    def train() -> None:
+        for lowest in range(1, usual):
+            with suppress(RecursionError):  # Python refuses one that is reached already
+                sys.setrecursionlimit(lowest)
+                break
+        if fails:
+            raise ValueError
+
+    try:
+        with suppress(ValueError):
+            run_and_undo(train)
+        found = sys.getrecursionlimit()
+    finally:
+        sys.setrecursionlimit(usual)
+    assert found == usual
+
+
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals need the main thread")
 @pytest.mark.parametrize("fails", [False, True])
 def test_timers_handlers_and_limits_are_as_before(fails: bool) -> None:

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +28,7 @@ def run_and_undo(train: Callable[[], Result]) -> Result:
     An alarm that is still to come, or a limit that is too low, would stop what follows if training failed, and so show
     that it did.  A child process that comes back from training would release a second time: it ends here.
     """
-    process = os.getpid()
+    process, deepest = os.getpid(), sys.getrecursionlimit()
     idle = [timer for timer in _TIMERS if signal.getitimer(timer)[0] == 0.0]
     limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
@@ -52,6 +53,7 @@ def run_and_undo(train: Callable[[], Result]) -> Result:
     try:
         return train()
     finally:
+        sys.setrecursionlimit(deepest)  # first of all: under a lower one, no function could be called here
         for _ in range(_TRIES):  # an alarm may go off in here, too
             with suppress(BaseException):
                 undo()
