@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pausefl.cli import main
-from pausefl.errors import ConfigError, PauseError
+from pausefl.errors import ConfigError, LedgerError, PauseError
 from pausefl.owner.gate import Gate
 from pausefl.owner.ledger_identity import retire_for_ever
 from pausefl.owner.noted_heads import read_note, read_witness
@@ -28,6 +28,7 @@ from pausefl.owner.owner_init import init_owner, init_simulation
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.owner.second_note_place import second_note_folder
 from pausefl.privacy import FixedHorizon, Gaussian, PrivUnit, SqliteLedger
+from pausefl.privacy.ledger import sqlite
 from pausefl.privacy.ledger.charge import alone_epsilon
 
 MODEL = {"w": np.zeros(100, dtype=np.float32)}
@@ -65,6 +66,31 @@ def called(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
         main([str(word) for word in words])
     out, err = capsys.readouterr()
     return int(stop.value.code or 0), out, err
+
+
+def test_an_edit_in_the_moment_of_a_charge_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fits the seal, so that a client goes on; this looks at every row."""
+    init_owner(tmp_path, "clinic")
+    file, ledger = tmp_path / "owner.toml", tmp_path / "ledger.db"
+    release(file)
+    check_owner(file)
+    calls, honest = [], sqlite.hash_again
+
+    def hash_edited(*words: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 2:  # after the charge
+            content = ledger.read_bytes()
+            ledger.write_bytes(content.replace(b"run/1", b"rum/1"))
+        return honest(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "hash_again", hash_edited)
+        patch.setattr(sqlite, "touched", lambda path: (1,))  # as after an edit through mapped memory
+        release(file, 2)
+    assert b"rum/1" in ledger.read_bytes()
+    assert release(file, 3).releases == 3
+    with pytest.raises(LedgerError, match="row 1 was edited"):
+        check_owner(file)
 
 
 def edited(file: Path, old: str, new: str) -> Path:

@@ -104,6 +104,7 @@ def _protected(owner: Owner) -> str:
 def _charges(owner: Owner) -> Sequence[Charge]:
     """Open the ledger, and write what the gate writes before and with every charge, without charging anything."""
     ledger = open_ledger(owner, "")
+    ledger.verify()  # every row: an edit in the moment of a charge fits the seal
     folder = replies_folder(ledger.path)
     try:
         with ReplyStore(folder, max(1, owner.keep)).place(owner.name, "check", "", Reply({}, {}, 0)):
