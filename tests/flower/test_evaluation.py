@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from flwr.app import Message
+import pytest
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+import pausefl
 from pausefl.flower.protocol import Refusal
+from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
 
 
@@ -62,6 +65,25 @@ def test_too_few_nodes_are_told_as_before(clients, start, tools, caplog):
     strategy = tools.wrapped(FedAvg(min_evaluate_nodes=9))
     strategy.start(tools.grid_of(clients), start, num_rounds=1)
     assert "because 5 nodes are there and it needs 9" in caplog.text
+
+
+@pytest.mark.parametrize("claimed", [1e308, 2.0**60, -3.0, 0.0])
+def test_nobody_outweighs_all_others_by_a_claim_that_no_training_may_make(start, tools, claimed):
+    """A client that claims more than 2^53 examples counts once, as one that claims none."""
+
+    def node(weight: float, accuracy: float):
+        def answer(message: Message) -> Message:
+            values = MetricRecord({"num-examples": weight, "accuracy": accuracy})
+            if message.metadata.message_type == "evaluate":
+                return Message(RecordDict({"metrics": values}), reply_to=message)
+            return tools.trained(message, None)
+
+        return answer
+
+    grid = MemoryGrid({0: node(claimed, 1.0), 1: node(1.0, 0.5)})
+    strategy = tools.wrapped(FedAvg(), pausefl.Selector([1.0, 1.0], 2), names="node")
+    result = strategy.start(grid, start, num_rounds=1)
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == 0.75
 
 
 def test_a_process_that_plays_many_clients_logs_the_same_refusal_once(clients, start, tools, caplog, monkeypatch):

@@ -18,6 +18,7 @@ from pausefl.flower import Checkpoint
 from pausefl.flower.server.journal import KIND, Journal, Mark
 from pausefl.flower.testing import MemoryGrid
 from pausefl.privacy import FixedHorizon
+from pausefl.report.live.live_run import LiveRun
 from pausefl.runs.progress.find import is_checkpoint, read_checkpoint
 from pausefl.runs.progress.follow_checkpoint import CheckpointFollower
 from pausefl.system.state_file import read_state, write_state
@@ -27,7 +28,7 @@ from pausefl.system.state_file import read_state, write_state
 def play(tools, start, tmp_path):
     """Rounds of five nodes, of which one never answers."""
 
-    def played(name: str, rounds: int, crash: int = 0) -> Path:
+    def played(name: str, rounds: int, crash: int = 0, accuracy=lambda number: number / 10) -> Path:
         context = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
         grid = MemoryGrid({node: lambda message: tools.trained(message, context) for node in range(5)})
         grid.nodes[3] = lambda message: None
@@ -37,7 +38,7 @@ def play(tools, start, tmp_path):
             tools.crashing(grid, crash)
         strategy.start(
             grid, start, num_rounds=rounds, timeout=0.02,
-            evaluate_fn=lambda number, arrays: MetricRecord({"loss": 2.0, "Test-Acc": number / 10}),
+            evaluate_fn=lambda number, arrays: MetricRecord({"loss": 2.0, "Test-Acc": accuracy(number)}),
         )  # fmt: skip
         return tmp_path / name
 
@@ -93,6 +94,18 @@ def test_an_altered_journal_is_refused_in_one_line(play, capsys):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(StateFileError, match="damaged or cut short"):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize("odd", [-1e308, 1e308, -0.1, 100.1, float("inf"), float("nan")])
+def test_no_accuracy_that_a_client_may_claim_blinds_the_page(play, tmp_path, odd):
+    """Clients answer evaluations, and the number becomes a percentage only here."""
+    path = play("run.state", 3, accuracy=lambda number: odd if number == 2 else 0.5)
+    assert read_checkpoint(path).points["scores"].tolist() == [50.0, 0.0, 50.0]
+    live = LiveRun(path, lambda: 0.0)
+    while live.poll():
+        pass
+    said = json.loads(live.news(-1, 0.0)[1])
+    assert said["charts"]["run-accuracy"] == {"x": [1, 3], "y": [50.0, 50.0]} and said["best"] == 50.0
 
 
 def test_a_checkpoint_is_read_where_flower_is_not_installed(play, tmp_path):

@@ -21,10 +21,12 @@ from typing import Any
 import pytest
 
 from pausefl.cli import main
+from pausefl.report.chart_base import described
 from pausefl.report.live.live_run import LiveRun
 from pausefl.report.live.pace import Pace
 from pausefl.report.live.server import LiveServer, watching
 from pausefl.report.live.snapshot import snapshot
+from pausefl.report.progress_report import progress_charts
 from pausefl.runs.config import make_config
 from pausefl.runs.play import run
 from pausefl.runs.progress.find import follow
@@ -279,3 +281,37 @@ def test_a_page_outlives_whatever_a_client_calls_itself(name: str) -> None:
     follower = follow(Path("none.state"))
     follower.progress = progress
     assert json.loads(json.dumps(snapshot(follower, Pace(lambda: 0.0)), allow_nan=False))["now"]["members"]
+
+
+def told(progress: Progress) -> dict[str, Any]:
+    """Return what a browser is sent of a run that stands like this."""
+    live = LiveRun(Path("none.state"), lambda: 0.0)
+    live._follower.progress = progress
+    live.poll()
+    found = live.news(-1, 0.0)
+    assert found is not None
+    return json.loads(found[1])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("huge", [1e308, -1e308, float("inf"), float("nan")])
+def test_numbers_that_run_over_leave_gaps_and_not_a_blind_page(huge: float) -> None:
+    """Each is finite in a file, perhaps; their sums are not, and JSON knows no infinity."""
+    progress = Progress(RunHead(kind="simulator", title="pause", clients=2, names=("a", "b")))
+    for number in (1, 2, 3):
+        progress.add(
+            RoundFacts(number=number, members=("a", "b"), seconds={"a": 1.0, "b": huge}, faults={}, took=huge,
+                       accuracy=huge, left={"a": 0.5, "b": huge})
+        )  # fmt: skip
+    said = told(progress)
+    assert said["rounds"] == 3 and [one["name"] for one in said["now"]["members"]] == ["a", "b"]
+    for chart in progress_charts(progress):
+        assert "inf" not in str(described(chart.draw(chart.rows(progress)))["data"]), "and the report leaves a gap too"
+
+
+def test_a_run_that_cannot_be_shown_says_so_on_the_page() -> None:
+    progress = Progress(RunHead(kind="Flower", title="pause", clients=2, planned="many"))  # type: ignore[arg-type]
+    progress.add(RoundFacts(number=1, members=("a",), seconds={"a": 1.0}, faults={}))
+    said = told(progress)
+    assert said["state"] == "waiting" and said["alarms"][0]["kind"] == "fault"
+    assert "cannot be shown" in said["alarms"][0]["text"]

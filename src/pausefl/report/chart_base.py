@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -73,7 +74,7 @@ def save_chart(chart: Any, path: Path) -> None:
 
 
 def table(alt: Any, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = None) -> Any:
-    """Return rows as data of a chart: five digits, a third of the size of JSON.
+    """Return rows as data of a chart: five digits, a third of the size of JSON, and gaps where no number is finite.
 
     Where there may be no row yet, ``like`` is one of the same kind.  The data are called ``rows``, so that a page can
     exchange them.
@@ -91,7 +92,7 @@ def table(alt: Any, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] |
 
 
 def _short(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.5g}"
+    return value if isinstance(value, str) else f"{value:.5g}" if math.isfinite(value) else ""
 
 
 def encoded(alt: Any, what: Literal["colour", "dash", "path"], names: Sequence[str], legend: Any = None) -> Any:

@@ -137,14 +137,14 @@ def settle(sound: list[Verdict], key: str, weight: str | None, weights: Sequence
 
 
 def settle_evaluation(replies: Iterable[Message], weight: str | None) -> list[Message]:
-    """Make the replies to an evaluation ones that can be averaged; without a ``weight`` above 0 one weighs 1."""
+    """Make the replies to an evaluation ones that can be averaged; one without a ``weight`` that counts weighs 1."""
     listed = list(replies)
     answered = [reply for reply in listed if reply.has_content()]
     told = [_numbers(reply.content) for reply in answered]
     for reply, values, numbers in zip(answered, _common(told), told, strict=True):
         if weight is not None:
             given = numbers.get(weight, 1.0)
-            values[weight] = given if given > 0.0 else 1.0
+            values[weight] = given if 0.0 < given <= _HEAVIEST else 1.0
         reply.content = RecordDict({METRICS: MetricRecord(dict(values))})
     return listed
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pausefl.errors import PauseError
 from pausefl.report.live.pace import Pace
-from pausefl.report.live.snapshot import chart_specs, snapshot
+from pausefl.report.live.snapshot import chart_specs, nothing_to_show, snapshot
 from pausefl.runs.progress.find import follow
 from pausefl.types import Seconds
 
@@ -65,8 +65,14 @@ class LiveRun:
             if self._over or self._version == after:
                 return None
             if self._made != self._version:
-                self._text, self._made = _plain(snapshot(self._follower, self._pace)), self._version
+                self._text, self._made = self._told(), self._version
             return self._version, self._text
+
+    def _told(self) -> bytes:
+        try:
+            return _plain(snapshot(self._follower, self._pace))
+        except Exception as error:  # a file may say anything, and the page must outlive it
+            return _plain(nothing_to_show(f"This run cannot be shown ({type(error).__name__}: {error!s:.200})."))
 
     def charts(self) -> bytes:
         """Return the charts that the run has, without rows; they are compiled once."""

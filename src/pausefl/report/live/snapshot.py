@@ -35,9 +35,9 @@ def chart_specs(progress: Progress) -> dict[str, Any]:
 def snapshot(follower: Follower, pace: Pace) -> dict[str, Any]:
     """Return everything that changes on the page; its size does not grow with the number of rounds."""
     progress = follower.progress
-    found = [Alarm("fault", follower.fault)] if follower.fault else []
     if progress is None:
-        return {"form": "", "alarms": [asdict(alarm) for alarm in found], "state": "waiting"}
+        return nothing_to_show(follower.fault)
+    found = [Alarm("fault", follower.fault)] if follower.fault else []
     progress.settle()
     finished = progress.head.finished
     if pace.quiet and not finished:
@@ -47,18 +47,24 @@ def snapshot(follower: Follower, pace: Pace) -> dict[str, Any]:
             )
         )
     found += alarms(progress) if progress.rounds else []
-    return {
+    return _finite({
         "form": "few" if progress.lines else "many",
         "state": "finished" if finished else "running",
         "name": follower.path.name, "title": progress.head.title, "kind": progress.head.kind,
         "clients": progress.head.clients,
         "rounds": progress.rounds, "planned": progress.head.planned, "said": rounds_text(progress),
-        "end": _end(progress, pace), "accuracy": _finite(progress.accuracy), "best": _finite(progress.best_accuracy),
+        "end": _end(progress, pace),
+        "accuracy": round(float(progress.accuracy), 2), "best": round(float(progress.best_accuracy), 2),
         "pace": None if pace.per_round is None else duration(pace.per_round),
         "now": _now(follower, progress), "slow": _slow(progress), "budgets": _budgets(progress),
         "alarms": [asdict(alarm) | {"clients": alarm.clients[:_SHOWN]} for alarm in found],
         "charts": {chart.name: _columns(chart.rows(progress)) for chart in progress_charts(progress)},
-    }  # fmt: skip
+    })  # fmt: skip
+
+
+def nothing_to_show(fault: str) -> dict[str, Any]:
+    """Return what the page is sent where it can show no run; ``fault`` says why, and is empty before there is one."""
+    return {"form": "", "alarms": [asdict(Alarm("fault", fault))] if fault else [], "state": "waiting"}
 
 
 def duration(seconds: float) -> str:
@@ -133,5 +139,10 @@ def _short(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def _finite(value: float) -> float | None:
-    return None if math.isnan(value) else round(float(value), 2)
+def _finite(value: Any) -> Any:
+    """Return what JSON can say: in place of NaN and infinity, at any depth, there is nothing."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

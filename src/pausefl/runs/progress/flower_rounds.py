@@ -72,10 +72,11 @@ def _left(selector: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]], 
 def _accuracy(metrics: Mapping[str, Any], number: int) -> float | None:
     """Return the accuracy of a round in percent: the server's own, or else the mean of the clients'.
 
-    Flower apps report it as a share, under a name of their choice that says ``acc``.
+    Flower apps report it as a share, under a name of their choice that says ``acc``.  A number that is no share and no
+    percentage is left out: a client may have claimed it.
     """
     for where in _SCORES:
         for name, value in metrics.get(where, {}).get(str(number), {}).items():
-            if "acc" in name.lower() and not isinstance(value, list) and np.isfinite(float(value)):
+            if "acc" in name.lower() and not isinstance(value, list) and 0.0 <= float(value) <= 100.0:
                 return float(value) * (100.0 if float(value) <= 1.0 else 1.0)
     return None

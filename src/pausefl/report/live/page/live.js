@@ -84,6 +84,7 @@ function members(now) {
 }
 
 function seconds(value) {
+  if (value === null) return "unknown";
   return `${value < 10 ? value.toPrecision(2) : value.toFixed(0)} s`;
 }
 
@@ -136,12 +137,12 @@ async function tell(news) {
   by("bar").setAttribute("aria-valuemax", news.planned ?? news.rounds);
   const said = [`${news.said} rounds`, news.end];
   if (news.pace && news.state === "running") said.push(`${news.pace} per round`);
-  if (news.accuracy !== null) said.push(`accuracy ${news.accuracy.toFixed(1)} %, best ${news.best.toFixed(1)} %`);
+  if (news.accuracy !== null && news.best !== null) said.push(`accuracy ${news.accuracy.toFixed(1)} %, best ${news.best.toFixed(1)} %`);
   by("progress").textContent = said.join(" · ");
   document.title = `${news.said} rounds: pausefl watch`;
   members(news.now);
   fill("slow", news.slow, ["client", "seconds", "answers"], (one) => [one.name, seconds(one.seconds), `${one.answered} of ${one.asked}`], "No client has answered yet.");
-  fill("budgets", news.budgets, ["client", "", "left"], (one) => [one.name, meter(one.left), `${(100 * one.left).toFixed(0)} %`], "This run has no budget, or none is known yet.");
+  fill("budgets", news.budgets, ["client", "", "left"], (one) => [one.name, meter(one.left ?? 0), one.left === null ? "unknown" : `${(100 * one.left).toFixed(0)} %`], "This run has no budget, or none is known yet.");
   await draw(news);
   document.documentElement.dataset.rounds = String(news.rounds);
 }
