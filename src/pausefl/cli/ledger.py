@@ -16,7 +16,7 @@ import typer
 from pausefl.cli import app
 from pausefl.cli.options import PRIVACY, AsJson, left_text
 from pausefl.errors import ConfigError
-from pausefl.system.printable_text import printable
+from pausefl.system.printable_text import printable, spreadsheet_cell
 
 if TYPE_CHECKING:
     from pausefl.privacy import SqliteLedger
@@ -121,9 +121,7 @@ def export(
         )
         writer.writeheader()
         for row in rows:
-            writer.writerow(
-                {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
-            )
+            writer.writerow({name: spreadsheet_cell(value) for name, value in row.items()})
 
 
 @commands.command()

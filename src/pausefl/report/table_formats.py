@@ -13,6 +13,7 @@ from pausefl.report.paired_differences import METHOD, PairedDifference
 from pausefl.report.policy_summary import COLUMNS, PolicySummary, Spread, at_a_glance
 from pausefl.report.report_files import NOTHING
 from pausefl.report.time_to_target import EXPLAINED
+from pausefl.system.printable_text import spreadsheet_cell
 
 _SPREADS = ("seconds", "accuracy", "best_accuracy", "fast_share", "worst_client", "client_deviation", "wasted")
 _LATEX = {
@@ -142,5 +143,5 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
