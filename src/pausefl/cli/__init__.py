@@ -14,6 +14,7 @@ import typer
 from pausefl import __version__
 from pausefl.cli.options import finished
 from pausefl.errors import PauseError
+from pausefl.system.printable_text import printable
 
 app = typer.Typer(
     name="pausefl",
@@ -57,7 +58,7 @@ def _root(
 
 def _complain(message: str) -> None:
     """Print one line, whatever was quoted in it: a name may hold line ends or control a terminal."""
-    typer.echo("pausefl: " + "".join(c if c.isprintable() else " " for c in message), err=True)
+    typer.echo(printable(f"pausefl: {message}"), err=True)
 
 
 def _gone(error: click.NoSuchOption) -> str | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, Folders, Percent
+from pausefl.cli.options import TRAINING, AsJson, Folders, Percent, terminal
 from pausefl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ def show_runs(runs: Sequence[RunData], targets: Sequence[float] | None = None) -
 
     groups = by_policy(runs)
     policies = summarise(groups, targets)
-    out = _console()
+    out = terminal()
     head = ["policy", "seeds", "rounds", "clock s", "final %", "best %", "max leak", "fast half %"]
     rows = [at_a_glance(p, "-") for p in policies]
     if any(p.wasted for p in policies):
@@ -158,14 +156,10 @@ def _show_differences(differences: Sequence[PairedDifference]) -> None:
     from pausefl.report.paired_differences import METHOD
     from pausefl.report.table_formats import PAIRED, paired_cells
 
-    out = _console()
+    out = terminal()
     out.print(f"\nDifferences from {differences[0].reference}, seed by seed:")
     out.print(_table(PAIRED, [paired_cells(line) for line in differences]))
     out.print(METHOD)
-
-
-def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=100)  # wide enough for a table
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

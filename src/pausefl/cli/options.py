@@ -1,13 +1,15 @@
-"""What every command shares: the words for common options, completion, and help that a newer click would lose."""
+"""What every command shares: the words for common options, completion, the terminal, and help that click would lose."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import click
 import typer
+from rich.console import Console
 from typer.models import ArgumentInfo
 
 TRAINING, PRIVACY, PAPER = "Train and compare", "Privacy", "The paper"
@@ -125,6 +127,12 @@ def left_text(left: float, budget: float) -> str:
     ('0', '0.25')
     """
     return f"{left if left > 1e-6 * budget else 0.0:.6g}"
+
+
+def terminal() -> Console:
+    """Return where tables and sentences for people go; brackets and colons in what others wrote are no markup there."""
+    # Wide enough for a table where nobody watches.
+    return Console(markup=False, emoji=False, width=None if sys.stdout.isatty() else 100)
 
 
 def finished(command: click.Command) -> click.Command:

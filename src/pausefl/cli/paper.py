@@ -11,6 +11,7 @@ import typer
 
 from pausefl.cli import app
 from pausefl.cli.options import PAPER, AsJson, Folders
+from pausefl.system.printable_text import printable
 
 paper = typer.Typer(help="Store runs, and make the pages about the paper from them.", no_args_is_help=True)
 app.add_typer(paper, name="paper", rich_help_panel=PAPER)
@@ -84,7 +85,7 @@ def _made_with(command: str, folder: Path, out: Path | None) -> str:
 
 def _write(page: str, out: Path | None) -> None:
     if out is None:
-        typer.echo(page)
+        typer.echo("\n".join(map(printable, page.split("\n"))))
     else:
         out.write_text(page, encoding="utf-8")
         typer.echo(f"wrote {out}")

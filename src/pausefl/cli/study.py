@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from pausefl.cli import app
@@ -17,6 +18,7 @@ from pausefl.cli.compare import show_runs
 from pausefl.cli.options import TRAINING, AsJson, DataDir, Jobs, Overrides, Ray, References, Scale, complete_study
 from pausefl.cli.play_runs import play_all, use_own_modules
 from pausefl.errors import ConfigError
+from pausefl.system.printable_text import printable
 
 if TYPE_CHECKING:
     from pausefl.runs.parallel import Task
@@ -95,7 +97,7 @@ def study(
     if outcome.runs:
         show_runs(outcome.runs)
     facts = () if outcome.runs else outcome.report.facts  # of runs, the table says more
-    typer.echo("\n".join([outcome.report.title, *facts, f"report: {page}"]))
+    typer.echo("\n".join(map(printable, [outcome.report.title, *facts, f"report: {page}"])))
 
 
 def _list_studies(as_json: bool) -> None:
@@ -115,7 +117,7 @@ def _bar(name: str) -> Iterator[Callable[[float], None]]:
     """Give a function that shows the share that is done; the bar appears when it is first called."""
     console = Console(stderr=True)
     bars = Progress(console=console, transient=True, disable=not console.is_terminal)
-    line = bars.add_task(name, total=1.0)
+    line = bars.add_task(escape(printable(name)), total=1.0)
 
     def show(share: float) -> None:
         bars.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import click
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, Percent, complete_policy, complete_study
+from pausefl.cli.options import TRAINING, AsJson, DataDir, Overrides, Percent, complete_policy, complete_study, terminal
 from pausefl.cli.play_runs import use_own_modules
+from pausefl.system.printable_text import printable
 
 if TYPE_CHECKING:
     from pausefl.studies.search.search import SearchResult, TrialResult, Watcher
@@ -174,7 +173,7 @@ def _show(result: SearchResult, every: bool) -> None:
     """Print the trials of the front, or all of them, and what the search says."""
     from pausefl.studies.search.search_report import BEST, columns, numbers, short_keys, standings, value_text
 
-    console = Console() if sys.stdout.isatty() else Console(width=100)
+    console = terminal()
     standing = standings(result)
     nearest = [] if result.nearest is None else [result.nearest]
     shown = list(result.trials) if every else result.front or nearest
@@ -191,7 +190,7 @@ def _show(result: SearchResult, every: bool) -> None:
     for i in kept:
         table.add_column(head[i], justify="left" if head[i] == "result" else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(row[i]) for i in kept), style="bold" if row[-1] == BEST else None)
+        table.add_row(*(printable(row[i]) for i in kept), style="bold" if row[-1] == BEST else None)
     console.print(table)
     counts = {
         state: sum(trial.state == state for trial in result.trials)
@@ -201,9 +200,7 @@ def _show(result: SearchResult, every: bool) -> None:
     console.print(f"aim: {result.aim}; {len(result.trials)} different trials: {told}.", soft_wrap=True, highlight=False)
     if counts["refused"]:
         first = next(trial for trial in result.trials if trial.state == "refused")
-        console.print(
-            f"trial {first.number} could not be run: {first.why}", soft_wrap=True, highlight=False, markup=False
-        )
+        console.print(printable(f"trial {first.number} could not be run: {first.why}"), soft_wrap=True, highlight=False)
     if result.best is None:
         console.print(
             "no trial has met the aim, so there is no best.toml. Allow more leakage, a lower accuracy, more rounds or "
@@ -216,10 +213,10 @@ def _show(result: SearchResult, every: bool) -> None:
 @contextmanager
 def _bar(total: int, folder: Path) -> Iterator[Watcher]:
     """Give a function that shows how many trials have ended; after Ctrl-C, say how to go on."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     bars = Progress(
         TextColumn("trials"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-        TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=console, transient=True,
+        TextColumn("{task.fields[note]}", markup=False), TimeRemainingColumn(), console=console, transient=True,
         disable=not console.is_terminal,
     )  # fmt: skip
     with bars:
@@ -227,7 +224,7 @@ def _bar(total: int, folder: Path) -> Iterator[Watcher]:
 
         def show(done: int, best: TrialResult | None) -> None:
             note = "" if best is None else "best: " + ", ".join(f"{key}={value}" for key, value in best.values.items())
-            bars.update(line, completed=done, note=note)
+            bars.update(line, completed=done, note=printable(note))
 
         try:
             yield show

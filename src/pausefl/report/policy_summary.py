@@ -17,6 +17,7 @@ from pausefl.report.seed_statistics import t_half_width
 from pausefl.report.time_to_target import TimeToTarget, time_to_target
 from pausefl.runs.config import ONE_POLICY, differences, flat
 from pausefl.runs.run_data import RunData
+from pausefl.system.printable_text import printable
 
 Groups: TypeAlias = Mapping[str, Sequence[RunData]]
 """The runs of each policy, by the name that tables and charts give it."""
@@ -34,7 +35,7 @@ def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
         name = names[key]
         if policies[name] > 1:
             others = [other[0] for place, other in groups.items() if names[place] == name]
-            name = f"{name} ({', '.join(_told_apart(group[0], others)) or len(named)})"
+            name = printable(f"{name} ({', '.join(_told_apart(group[0], others)) or len(named)})")
         seeds: dict[int, RunData] = {}
         for run in group:
             same = seeds.setdefault(run.settings.run.seed, run)
@@ -61,7 +62,7 @@ def labelled(groups: Groups, labels: Sequence[str]) -> dict[str, list[RunData]]:
             )
         (name,) = exact or meant
         spelled = next(one for one in known[name] if label.startswith(f"{one}="))
-        names[name] = label.removeprefix(f"{spelled}=").strip()
+        names[name] = printable(label.removeprefix(f"{spelled}=")).strip()
     for text, count in Counter(names.values()).items():
         if count > 1 or not text:
             raise ConfigError(f"--label calls {count} policies {text!r}; give each of them another name")

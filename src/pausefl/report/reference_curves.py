@@ -10,6 +10,7 @@ from typing import Any
 from pausefl.errors import ConfigError
 from pausefl.report.policy_looks import REFERENCE
 from pausefl.runs.run_data import RunData
+from pausefl.system.printable_text import printable
 
 COLUMNS = {
     "round": ("round",),
@@ -24,7 +25,7 @@ def read_references(paths: Sequence[Path]) -> dict[str, list[RunData]]:
     """Return a curve per file, named after it; round and seconds must be there, accuracy and leakage may be."""
     found = {}
     for path in paths:
-        name = f"{path.stem}{REFERENCE}"
+        name = f"{printable(path.stem)}{REFERENCE}"
         if name in found:
             raise ConfigError(f"two references are called {path.stem}; rename one of the files")
         found[name] = [RunData(name, None, _records(path), None)]

@@ -133,7 +133,7 @@ def guarantees(groups: Groups) -> list[tuple[str, str]]:
     """Say for every run what its leakage covers, each sentence once."""
     said: dict[str, list[str]] = {}
     for name, runs in groups.items():
-        sentence = next((run.summary["guarantee"] for run in runs if run.summary), "not finished yet")
+        sentence = next((run.guarantee for run in runs if run.summary), "not finished yet")
         said.setdefault(sentence, []).append(name)
     return [
         ("All policies" if len(said) == 1 and len(names) > 1 else ", ".join(names), text)

@@ -18,6 +18,7 @@ from pausefl.privacy import MECHANISMS, SCHEDULES, Mechanism, Schedule
 from pausefl.privacy.signals import Signals
 from pausefl.sim.availability import most_swing
 from pausefl.sim.closing import Closing
+from pausefl.system.printable_text import printable
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated, value_of
 
 if TYPE_CHECKING:
@@ -343,9 +344,12 @@ class Config(Section):
         return self.titled(self.selection.policy)
 
     def titled(self, policy: str) -> str:
-        """Return the title of such a run if its policy is called so: a class of the user's own has a name."""
+        """Return the title of such a run if its policy is called so: a class of the user's own has a name.
+
+        A run may come from others, and its title goes to terminals and pages: it is one line of printable text.
+        """
         options = ", ".join(f"{name}={_short(value)}" for name, value in self.selection.options.items())
-        return (
+        return printable(
             policy
             + (f" ({options})" if options else "")
             + (" (rehearsed)" if self.network.rehearsal else "")

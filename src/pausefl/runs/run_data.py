@@ -14,6 +14,7 @@ from pausefl.errors import InvalidValueError
 from pausefl.privacy.ledger.price import leaked
 from pausefl.runs.config import Config
 from pausefl.runs.network import build_latency
+from pausefl.system.printable_text import printable
 from pausefl.types import FloatArray, IntArray
 
 _Number = TypeVar("_Number", np.float64, np.int64)
@@ -72,7 +73,7 @@ class RunData:
     @property
     def guarantee(self) -> str:
         """What its leakage covers, in a sentence."""
-        return str((self.summary or {}).get("guarantee", "not finished yet"))
+        return printable(str((self.summary or {}).get("guarantee", "not finished yet")))
 
     @property
     def clients(self) -> int:

@@ -13,6 +13,7 @@ from pausefl.rewards.budgets import Budgets
 from pausefl.rewards.schedule_table import ScheduleTable
 from pausefl.runs.progress.round_facts import LATE, RoundFacts, RunHead
 from pausefl.runs.progress.simulated_rounds import NAMED
+from pausefl.system.printable_text import printable
 
 COLUMNS = ("sizes", "releases", "told_left", "told_at", "schedule_of")
 """The columns of the selector, in a checkpoint, that budgets follow from."""
@@ -24,7 +25,7 @@ def flower_head(header: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any
     names, planned = _names(header, columns), header.get("planned")
     finished = header.get("ended", False) or (planned is not None and header["round"] >= planned)
     return RunHead(
-        kind="Flower", title=str(header["selector"]["policy"]), clients=len(names),
+        kind="Flower", title=printable(str(header["selector"]["policy"])), clients=len(names),
         names=tuple(names) if len(names) <= NAMED else (),
         planned=planned, finished=finished,
         left=_left(header["selector"], columns, names), exhausted=frozenset(map(str, header["exhausted"])),

@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from pausefl.errors import ConfigError, require
 from pausefl.studies.measured import KINDS, Measurement
 from pausefl.studies.study import About, Order, Outcome, Progress, Row, Scale, Study, Trainer
+from pausefl.system.printable_text import printable
 from pausefl.system.state_file import write_whole
 from pausefl.system.toml_sections import validated, value_of
 
@@ -95,7 +96,7 @@ def _value(column: str, text: str, of: type[float] | type[str]) -> float | str:
     value = of(text)
     if isinstance(value, float) and math.isnan(value):
         raise ValueError(f"{column} is nan")
-    return value
+    return printable(value) if isinstance(value, str) else value
 
 
 class AboutMeasuring(About):
