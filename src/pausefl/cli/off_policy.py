@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pausefl.cli import app
-from pausefl.cli.options import TRAINING, AsJson, complete_policy
-from pausefl.cli.play_runs import use_own_modules
+from pausefl.cli.options import TRAINING, AsJson, complete_policy, terminal
+from pausefl.cli.play_runs import use_modules_for_results
+from pausefl.system.printable_text import printable
 
 _WORDS = {"seconds": "latency s", "speed": "speed", "answers": "share of answers"}
 
@@ -34,21 +33,21 @@ def off_policy(
     from pausefl.runs.replay import with_policy
 
     stored = read_run(run)
-    use_own_modules(run / "config.toml", [stored.settings, with_policy(stored.settings, policy)])
+    use_modules_for_results(run, stored.settings, with_policy(stored.settings, policy))
     found = judged(stored, policy, first=first)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1))
         return
-    table = Table()
-    for name in ("mean of the members", f"{found.played} itself", "inverse", "by a model", "doubly robust"):
+    table, played = Table(), printable(found.played)
+    for name in ("mean of the members", f"{played} itself", "inverse", "by a model", "doubly robust"):
         table.add_column(name, justify="left" if name.startswith("mean") else "right", no_wrap=True)
     for name, one in found.measures.items():
         ways = (one.played, one.inverse, one.direct, one.doubly_robust)
         table.add_row(_WORDS[name], *(f"{way.value:.3f} ± {way.high - way.value:.3f}" for way in ways))
-    out = Console() if sys.stdout.isatty() else Console(width=100)
+    out = terminal()
     out.print(table)
     out.print(
-        f"This is what {found.policy} would have picked in {found.rounds} rounds that {found.played} played. "
+        f"This is what {found.policy} would have picked in {found.rounds} rounds that {played} played. "
         "± is the 95 % interval.\n"
         f"The largest weight of a member is {found.largest_weight:.3g}. The ± of 'by a model' leaves out the model's "
         "bias.\n"

@@ -8,11 +8,11 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.runs.config import Config
+from pausefl.system.import_path import module_file
 from pausefl.system.state_file import write_whole
 
 CODE_FILE = "code.json"
@@ -56,7 +56,7 @@ def require_same_code(out: Path) -> None:
     if not isinstance(noted, dict) or not noted or not all(isinstance(digest, str) for digest in noted.values()):
         raise ConfigError(f"{out / CODE_FILE} is damaged; pass another folder with --out, or delete {out}")
     for file, digest in noted.items():
-        found = _file(file.partition(".")[0].replace("/", ".").removesuffix(".__init__"))
+        found = module_file(file.partition(".")[0].replace("/", ".").removesuffix(".__init__"))
         if found is None or sha256(found.read_bytes()).hexdigest() != digest:
             raise ConfigError(
                 f"{file} has changed since {out} was played with it; pass another folder with --out, or delete this one"
@@ -88,21 +88,12 @@ def source_files(module: str) -> dict[str, Path]:
         seen.add(name)
         above = name.rpartition(".")[0]
         waiting.append(above)
-        file = _file(name) if not above or above in sys.modules else None  # nothing more is imported for it
+        file = module_file(name) if not above or above in sys.modules else None  # nothing more is imported for it
         if file is not None and (name == module or not is_installed(file)):
             inside = file.stem == "__init__"
             found["/".join(file.parts[-name.count(".") - 1 - inside :])] = file
             waiting += _imports(file.read_bytes(), name if inside else above)
     return found
-
-
-def _file(module: str) -> Path | None:
-    try:
-        spec = find_spec(module)
-    except Exception:  # whatever the package around somebody's own module may raise
-        spec = None
-    file = Path(spec.origin or "") if spec is not None and spec.has_location else Path()
-    return file if file.is_file() else None
 
 
 def _imports(source: bytes, package: str) -> Iterator[str]:

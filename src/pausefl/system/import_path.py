@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from inspect import getsourcefile, getsourcelines
 from pathlib import Path
 from traceback import extract_tb
@@ -31,6 +34,27 @@ def imported(path: str, key: str) -> Any:
             f"{key} is {path!r}, but cannot be imported ({reason(error)}); put it beside the configuration, into "
             "the current folder, or on PYTHONPATH"
         ) from error
+
+
+def module_file(module: str) -> Path | None:
+    """Return the file that an import of a module would run; to find it, nothing is run, not even its packages.
+
+    >>> module_file("json.decoder").name, module_file("json.nothing"), module_file("nowhere.at_all")
+    ('decoder.py', None, None)
+    """
+    places: list[str] | None = None
+    spec, parts = None, module.split(".")
+    for number, part in enumerate(parts, 1):
+        try:
+            spec = find_spec(part) if places is None else PathFinder.find_spec(part, places)
+        except (ImportError, ValueError):  # a name that is none, or a module that does not tell where it is from
+            return None
+        if spec is None:
+            return None
+        loaded = getattr(sys.modules.get(".".join(parts[:number])), "__dict__", {})  # a package may change its path
+        places = list(loaded.get("__path__") or spec.submodule_search_locations or ())
+    file = Path(spec.origin or "") if spec is not None and spec.has_location else Path()
+    return file if file.is_file() else None
 
 
 def reason(error: BaseException, called: object = None) -> str:
