@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flwr.app import Array, Error, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 import pausefl
 from pausefl.flower.protocol import Note, Refusal
@@ -271,3 +271,29 @@ def test_the_type_of_a_tensor_is_what_its_bytes_say(start, tools):
     [verdict] = judge(Exchange([reply], {0: reply}, {0: 1.0}), {0: "a"}, start, None)
     assert verdict.fault == ""
     assert {array.numpy().dtype for array in reply.content[key].values()} == {np.dtype("float32")}
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_an_error_is_one_clean_line_in_the_servers_log(start, tools, caplog, kind):
+    """Flower's strategies log an error's text as it is, and a client chooses it."""
+    text = "\x1b[2K\r\nINFO : pausefl: round 1: all is well\x07" + "x" * 5_000
+
+    def liar(message: Message) -> Message:
+        if message.metadata.message_type == kind:
+            return Message(Error(code=1, reason=text), reply_to=message)
+        return tools.trained(message, None)
+
+    grid = MemoryGrid({0: liar, 1: lambda m: tools.trained(m, None), 2: lambda m: tools.trained(m, None)})
+    strategy = tools.wrapped(FedAvg(), pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    strategy.start(grid, start, num_rounds=1)
+    said = [one.getMessage() for one in caplog.records if "all is well" in one.getMessage()]
+    assert said
+    assert all(line.strip("\t").isprintable() and len(line) < 1200 for line in said)
+
+
+def test_an_error_without_a_text_is_handed_on(start, tools):
+    nodes = {n: lambda m: tools.trained(m, None) for n in (1, 2)}
+    nodes[0] = lambda m: Message(Error(code=1), reply_to=m)
+    strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
+    strategy.start(MemoryGrid(nodes), start, num_rounds=1)
+    assert strategy.history[0].refused == {"0": "failed"}

@@ -17,6 +17,7 @@ from pausefl.errors import is_finite, require
 from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
+from pausefl.system.printable_text import printable
 
 RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
@@ -27,6 +28,8 @@ REHEARSAL = "query.rehearsal"
 REFUSED = 6
 """Flower's code for a mod that could not do what was asked."""
 
+_LONGEST_ERROR = 1000
+"""Letters of an error's text that are handed on."""
 _MOST_LETTERS, _LONGEST_LAYOUT = 200, 512
 """Bytes of the longest description of a tensor that is remembered."""
 
@@ -58,6 +61,13 @@ class Refusal:
         if error.code != REFUSED or found is None or found[1] not in get_args(Reason):
             return None
         return Refusal(cast(Reason, found[1]), int(found[2]) if found[2] else None)
+
+
+def clean_error(reply: Message) -> Message:
+    """Make the text of an error, which a client chose, one short line: Flower's strategies log it as it is."""
+    error = reply.error
+    reply.error = Error(error.code, printable(str(error.reason)[:_LONGEST_ERROR]))
+    return reply
 
 
 def request_record(request: TrainingRequest, *, hello: bool = False) -> ConfigRecord:

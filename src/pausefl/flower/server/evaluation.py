@@ -10,7 +10,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
-from pausefl.flower.protocol import Refusal
+from pausefl.flower.protocol import Refusal, clean_error
 from pausefl.flower.server.inner_strategy import least_evaluation
 from pausefl.owner.request_and_reply import SENTENCES, Reason
 
@@ -45,12 +45,12 @@ class Evaluation:
         return []
 
     def answered(self, replies: Iterable[Message]) -> list[Message]:
-        """Return the replies without the refusals, which are logged by number and reason."""
+        """Return the replies without the refusals, which are logged by number and reason; other errors are cleaned."""
         kept, refused = list[Message](), Counter[Reason]()
         for reply in replies:
             refusal = Refusal.of(reply.error) if reply.has_error() else None
             if refusal is None:
-                kept.append(reply)
+                kept.append(clean_error(reply) if reply.has_error() else reply)
                 continue
             refused[refusal.why] += 1
             if refusal.why == "not-allowed":

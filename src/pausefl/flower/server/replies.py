@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from pausefl.errors import is_finite, require
-from pausefl.flower.protocol import METRICS, Note, Refusal, record_of, records_in, view_of, views_of
+from pausefl.flower.protocol import METRICS, Note, Refusal, clean_error, record_of, records_in, view_of, views_of
 from pausefl.flower.server.model_steps import flat_model
 from pausefl.flower.server.timed_grid import Exchange
 from pausefl.privacy.mechanisms.base import NoiseLevel
@@ -199,7 +199,8 @@ def _silent(client: ClientId, node: int, reply: Message | None) -> Verdict:
     gone = reply.metadata.src_node_id != node
     fault = "no answer" if gone else "failed" if refusal is None else refusal.why
     detail = f" (Flower's error {reply.error.code}: {reply.error.reason!r:.150})" if refusal is None else ""
-    return Verdict(client, fault, detail, reply, releases=None if refusal is None else refusal.releases, doubted=gone)
+    told = None if refusal is None else refusal.releases
+    return Verdict(client, fault, detail, clean_error(reply), releases=told, doubted=gone)
 
 
 def _answered(
