@@ -297,3 +297,43 @@ def test_an_error_without_a_text_is_handed_on(start, tools):
     strategy = tools.wrapped(chooser=pausefl.Selector([1.0, 1.0, 1.0], 3), names="node")
     strategy.start(MemoryGrid(nodes), start, num_rounds=1)
     assert strategy.history[0].refused == {"0": "failed"}
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_one_clients_metrics_do_not_fill_the_journal(start, tools, tmp_path, caplog, kind):
+    """It is the only one that answers, so it alone decides what all who answered have."""
+    flood = {f"{n:060d}": 0.5 for n in range(5_000)}
+    odd = {"\x1b[2K": 0.5, "x" * 5_000: 0.5}
+
+    def liar(message: Message) -> Message:
+        reply = tools.trained(message, None)
+        if message.metadata.message_type == kind:
+            reply.content["metrics"] = MetricRecord({**odd, "loss": 0.25, **flood, "num-examples": 1})
+        return reply
+
+    grid = MemoryGrid({0: liar, 1: tools.broken, 2: tools.broken})
+    strategy = tools.wrapped(
+        FedAvg(), pausefl.Selector([1.0, 1.0, 1.0], 3), names="node", checkpoint=tmp_path / "run.state"
+    )
+    result = strategy.start(grid, start, num_rounds=1)
+    kept = (result.train_metrics_clientapp if kind == "train" else result.evaluate_metrics_clientapp)[1]
+    assert kept["loss"] == 0.25
+    assert not set(odd) & set(kept)
+    assert (tmp_path / "run.state.rounds").stat().st_size < 30_000
+    assert caplog.text.count("of 5004 metrics only 100 are kept") == 1
+
+
+def test_the_weight_counts_wherever_it_stands_among_many_metrics(start, tools):
+    def heavy(weight: int, loss: float):
+        def answer(message: Message) -> Message:
+            reply = tools.trained(message, None)
+            many = {f"m{n}": 0.5 for n in range(500)}
+            reply.content["metrics"] = MetricRecord({"loss": loss, **many, "num-examples": weight})
+            return reply
+
+        return answer
+
+    grid = MemoryGrid({0: heavy(1, 0.0), 1: heavy(3, 1.0)})
+    strategy = tools.wrapped(FedAvg(), pausefl.Selector([1.0, 1.0], 2), names="node")
+    result = strategy.start(grid, start, num_rounds=1)
+    assert result.train_metrics_clientapp[1]["loss"] == result.evaluate_metrics_clientapp[1]["loss"] == 0.75

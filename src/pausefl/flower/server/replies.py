@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from logging import WARNING
 from statistics import median_low
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.supercore import log
 
 from pausefl.errors import is_finite, require
-from pausefl.flower.protocol import METRICS, Note, Refusal, clean_error, record_of, records_in, view_of, views_of
+from pausefl.flower.protocol import (
+    METRICS,
+    Note,
+    Refusal,
+    clean_error,
+    is_name,
+    record_of,
+    records_in,
+    view_of,
+    views_of,
+)
 from pausefl.flower.server.model_steps import flat_model
 from pausefl.flower.server.timed_grid import Exchange
 from pausefl.privacy.mechanisms.base import NoiseLevel
@@ -29,6 +41,8 @@ per client and round, for the simulation engine, where clients wait for each oth
 
 _TOLD = 5
 """How many clients a warning names."""
+_METRICS = 100
+"""How many metrics of a round are kept, beside the one that weighs: each is written to the journal."""
 _TRUSTED = 16.0
 """How much quieter than the median reply, and how much stronger, a client may say that its own is."""
 _HEAVIEST = 2.0**53
@@ -233,8 +247,17 @@ def _numbers(content: RecordDict) -> dict[str, int | float]:
 
 
 def _common(told: Sequence[Mapping[str, int | float]]) -> list[dict[str, int | float]]:
-    shared = set.intersection(*map(set, told)) if told else set()
-    return [{name: value for name, value in one.items() if name in shared} for one in told]
+    """Return the metrics that all have, and no flood of them: one client alone may decide what they are."""
+    shared = [name for name in told[0] if all(name in one for one in told)] if told else []
+    kept = [name for name in shared if is_name(name)][:_METRICS]
+    if len(kept) < len(shared):
+        log(
+            WARNING,
+            "pausefl: of %s metrics only %s are kept: the first with short, printable names",
+            len(shared),
+            len(kept),
+        )
+    return [{name: one[name] for name in kept} for one in told]
 
 
 def _fault(reply: Message, model: Mapping[str, Tensor], weight: str | None) -> str | None:
