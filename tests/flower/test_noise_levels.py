@@ -87,11 +87,37 @@ def test_a_client_of_two_that_claims_to_be_loud_cannot_stop_the_run(start, tools
     assert moved(model, tools) == pytest.approx(1.0, abs=1e-6)
 
 
+EXTREME = [NoiseLevel(1e308, 1e308), NoiseLevel(1e300, 1.0), NoiseLevel(1e-3, 1e308), NoiseLevel(5e-324, 5e-324)]
+
+
+@pytest.mark.parametrize("inside", [FedAvg, FedMedian], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("lie", EXTREME, ids=str)
+def test_one_note_among_replies_that_tell_no_noise_changes_nothing(start, tools, inside, lie):
+    """The round is a plain one: the others do not take the liar's level for theirs."""
+    ends = []
+    for notes in ([None] * 3, [NoiseLevel(1.0, 1.0), lie, lie]):
+        grid, said = telling(tools, *[None] * 5), iter(notes)
+        grid.nodes[0] = lambda message, said=said: telling(tools, next(said)).nodes[0](message)
+        run = strategy(tools, 5, inside(fraction_evaluate=0.0), aggregation="matched", average=0.9)
+        ends.append(run.start(grid, start, num_rounds=3).arrays)
+    assert all(np.array_equal(ends[0][name].numpy(), ends[1][name].numpy()) for name in start)
+
+
+@pytest.mark.parametrize("level", EXTREME, ids=str)
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_level_makes_the_model_nan(start, tools, level, count):
+    inside = tools.inner(min_train_nodes=1, min_available_nodes=1)
+    run = strategy(tools, count, inside, aggregation="matched", average=0.9)
+    result = run.start(telling(tools, *[level] * count), start, num_rounds=2)
+    assert all(np.isfinite(result.arrays[name].numpy()).all() for name in start)
+
+
 def test_claims_are_bounded_by_those_of_the_median_reply():
     told = [NoiseLevel(1.0, 1.0), None, NoiseLevel(1e-9, 1e9), NoiseLevel(2.0, 1.0), NoiseLevel(1e9, 1e-9)]
     taken = believed_levels([Verdict(str(number), level=level) for number, level in enumerate(told)])
-    assert taken == [told[0], None, NoiseLevel(1.0 / 16.0, 16.0), told[3], told[4]]
+    assert taken == [told[0], NoiseLevel(1.0, 1.0), NoiseLevel(1.0 / 16.0, 16.0), told[3], told[4]]
     assert believed_levels([Verdict("a"), Verdict("b")]) == [None, None]
+    assert believed_levels([Verdict("a", level=QUIET), Verdict("b")]) == [None, None]  # no more than half tell it
 
 
 @pytest.mark.parametrize("step", [0.5, 1.0])

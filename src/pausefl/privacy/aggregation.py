@@ -132,7 +132,8 @@ class Aggregator:
         if not known:
             if not self._told:
                 _LOG.warning(
-                    "pausefl: no release tells its noise, so the server aggregates them as with aggregation = 'plain'"
+                    "pausefl: no release tells its noise, or too few do, so the server aggregates them as with "
+                    "aggregation = 'plain'"
                 )
             self._told = True
             return plain, step

@@ -45,6 +45,8 @@ _METRICS = 100
 """How many metrics of a round are kept, beside the one that weighs: each is written to the journal."""
 _TRUSTED = 16.0
 """How much quieter than the median reply, and how much stronger, a client may say that its own is."""
+_LOUDEST = 1e100
+"""The most noise or signal that is taken of a client's word."""
 _HEAVIEST = 2.0**53
 """The most examples a client may claim: sums of them stay finite."""
 _LEAST: Seconds = 1e-9
@@ -127,16 +129,16 @@ def believed_levels(sound: list[Verdict]) -> list[NoiseLevel | None]:
 
     A client that claims less noise than it adds gets more weight.  So none is taken to be more than 16 times quieter
     than the median reply, or to have a signal of more than 16 times the median one's.  One that claims more loses its
-    weight, and nothing else: of two replies the quieter is the median.
+    weight, and nothing else: of two replies the quieter is the median.  A reply that tells nothing is taken for the
+    median one.  Unless more than half of them tell it, nobody is believed: a few would speak for all.
     """
-    told = [one.level for one in sound if one.level is not None]
-    if not told:
+    told = [_within_reason(one.level) for one in sound if one.level is not None]
+    if 2 * len(told) <= len(sound):
         return [None] * len(sound)
-    least, most = median_low(x.noise for x in told) / _TRUSTED, median_low(x.signal for x in told) * _TRUSTED
-    return [
-        None if one.level is None else NoiseLevel(max(one.level.noise, least), min(one.level.signal, most))
-        for one in sound
-    ]
+    usual = NoiseLevel(median_low(x.noise for x in told), median_low(x.signal for x in told))
+    least, most = usual.noise / _TRUSTED, usual.signal * _TRUSTED
+    claimed = [usual if one.level is None else _within_reason(one.level) for one in sound]
+    return [NoiseLevel(max(x.noise, least), min(x.signal, most)) for x in claimed]
 
 
 def settle(sound: list[Verdict], key: str, weight: str | None, weights: Sequence[int | float]) -> None:
@@ -202,6 +204,12 @@ def latencies(
         told = min(reported.get(client, 0.0), _MOST)
         taken[client] = 1.0 / rate if rate > 1.0 / _MOST else max(taken[client], told, slowest)
     return taken
+
+
+def _within_reason(level: NoiseLevel) -> NoiseLevel:
+    """Return a level whose sums, products and quotients with others are finite and above 0."""
+    noise, signal = (min(max(value, 1.0 / _LOUDEST), _LOUDEST) for value in (level.noise, level.signal))
+    return NoiseLevel(noise, signal)
 
 
 def _silent(client: ClientId, node: int, reply: Message | None) -> Verdict:
