@@ -104,7 +104,8 @@ def _mixes(net: nn.Module, shape: Shape) -> bool:
         for other in (images[1], 100.0 * images[2]):
             torch.manual_seed(1)  # the same numbers are dropped out
             outputs.append(deepcopy(net)(torch.stack([images[0], other]))[0])
-    return not torch.allclose(*outputs, rtol=1e-3, atol=1e-5, equal_nan=True)
+    one, two = outputs
+    return not torch.allclose(one, two, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _grad(parameter: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,7 @@ def snapshot(follower: Follower, pace: Pace) -> dict[str, Any]:
             )
         )
     found += alarms(progress) if progress.rounds else []
-    return _finite({
+    shown: dict[str, Any] = _finite({
         "form": "few" if progress.lines else "many",
         "state": "finished" if finished else "running",
         "name": follower.path.name, "title": progress.head.title, "kind": progress.head.kind,
@@ -60,6 +60,7 @@ def snapshot(follower: Follower, pace: Pace) -> dict[str, Any]:
         "alarms": [asdict(alarm) | {"clients": alarm.clients[:_SHOWN]} for alarm in found],
         "charts": {chart.name: _columns(chart.rows(progress)) for chart in progress_charts(progress)},
     })  # fmt: skip
+    return shown
 
 
 def nothing_to_show(fault: str) -> dict[str, Any]:
