@@ -338,3 +338,23 @@ def test_rehearsals_beside_data_in_memory_are_named_at_the_start(
     assert start.start_warnings(replace(guard, answer_after=30.0)) == []
     monkeypatch.setattr(start, "forgetful_file_system", lambda path: "overlay: a layer")
     assert start.start_warnings(guard) == []
+
+
+@pytest.mark.parametrize(("answer_after", "took"), [(0.0, None), (4000.0, 30.0)])
+@pytest.mark.parametrize("ending", [0.02, 12.0])
+def test_with_a_fixed_time_a_node_takes_as_long_to_end_whether_or_not_an_app_ran(
+    answer_after: float, took: float | None, ending: float, node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server can make the SuperNode end, and see when it is back; processes of an app take time to end."""
+    clock = SimpleNamespace(now=1000.0)
+
+    def passes(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(start, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=passes))
+    monkeypatch.setattr(start, "begin", lambda *_: SimpleNamespace(poll=lambda: 1, returncode=1))
+    monkeypatch.setattr(start, "_wait_for", lambda *_: None)
+    monkeypatch.setattr(start, "_end", lambda _: passes(ending))
+    with pytest.raises(WorkerError, match="the SuperNode ended with code 1"):
+        start.start(replace(node.guard, answer_after=answer_after), INSECURE, lambda _: None)
+    assert clock.now - 1000.0 == pytest.approx(ending if took is None else took)

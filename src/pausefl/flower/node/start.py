@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import signal
@@ -27,7 +28,8 @@ from pausefl.owner.owner_file import read_owner
 from pausefl.owner.second_note_place import other_ledgers
 from pausefl.system.mounts import forgetful_file_system
 
-_PATIENCE = 60.0
+_PATIENCE, _ENDING = 60.0, 30.0
+"""Seconds: for what must load first; and with ``--answer-after``, until a node whose part has ended is gone."""
 _LOOPBACK, _LISTENS = (
     f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}",
     "0A",
@@ -127,8 +129,12 @@ def check_limits(box: Box) -> None:
 
 
 def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> None:
-    """Run the node until it is interrupted; raise if SuperNode or executor ends by itself."""
-    secret, port = secrets.token_bytes(32), _free_port()
+    """Run the node until it is interrupted; raise if SuperNode or executor ends by itself.
+
+    With ``answer_after`` it then takes a fixed time to end: a server can make the SuperNode end, and how soon it is
+    back would show whether there was an app to end.
+    """
+    secret, port, ended = secrets.token_bytes(32), _free_port(), -math.inf
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         running["SuperNode"] = begin(secret, "supernode", str(port), str(guard.reviewed), *options)
@@ -138,6 +144,7 @@ def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> N
         while True:
             for name, process in running.items():
                 if process.poll() is not None:
+                    ended = time.monotonic()
                     raise WorkerError(
                         f"the {name} ended with code {process.returncode}, so the node stops; read its last lines above"
                     )
@@ -147,6 +154,8 @@ def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> N
         raise
     finally:
         _end(list(running.values()))
+        if guard.answer_after:
+            time.sleep(max(0.0, ended + _ENDING - time.monotonic()))
 
 
 def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
