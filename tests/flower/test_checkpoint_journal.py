@@ -211,3 +211,18 @@ def test_a_line_follows_the_mark_whatever_else_was_written(tmp_path):
     mark = journal.append(mark, {"round": 2})
     assert journal.path.stat().st_size == mark.length
     assert journal.read(mark) == [{"round": 1}, {"round": 2}]
+
+
+@pytest.mark.parametrize("length", [0, 5])
+def test_a_planted_link_is_not_cut(tmp_path, length):
+    journal, precious = Journal(tmp_path / "run"), tmp_path / "precious"
+    precious.write_text("all that I have")
+    journal.path.symlink_to(precious)
+    with pytest.raises(StateFileError, match="is a link"):
+        journal.cut(Mark(length))
+    assert precious.read_text() == "all that I have"
+
+
+def test_there_is_nothing_to_cut_where_there_is_no_journal(tmp_path):
+    Journal(tmp_path / "run").cut(Mark())
+    assert not list(tmp_path.iterdir())

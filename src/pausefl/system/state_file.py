@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +126,17 @@ def write_whole(path: Path, text: str) -> None:
 def write_whole_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
+    with new_file(temporary, 0o666) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def new_file(path: Path, mode: int) -> BufferedWriter:
+    """Return a file that was not there before: what has its name goes, and a link that somebody put there, too."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
 
 def sync_folder(folder: Path) -> None:

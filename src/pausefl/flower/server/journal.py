@@ -86,9 +86,11 @@ class Journal:
         return [json.loads(line) for line in counted.splitlines()]
 
     def cut(self, mark: Mark) -> None:
-        """Drop what lies beyond the mark."""
+        """Drop what lies beyond the mark; a link is refused, because what it leads to is not ours to cut."""
+        if self.path.is_symlink():
+            raise self._refused("is a link")
         if self.path.exists() and self.path.stat().st_size > mark.length:
-            os.truncate(self.path, mark.length)
+            self._beyond(mark).close()
 
     def set_aside(self) -> Path | None:
         """Rename what an earlier run left here, so that a new one begins without it; return its new name."""

@@ -22,7 +22,7 @@ from pausefl.privacy.ledger.accounts import Account
 from pausefl.privacy.ledger.charge import Charge
 from pausefl.privacy.ledger.hash_chain import Head, values_of
 from pausefl.system.private_file import require_private
-from pausefl.system.state_file import read_state, state_parts
+from pausefl.system.state_file import new_file, read_state, state_parts
 from pausefl.system.threads import MOST_THREADS, run_jobs
 
 _KIND = "ledger-seal"
@@ -148,9 +148,8 @@ def write_seal(path: Path, checked: Checked) -> None:
     # One name for all: a process that is killed here leaves one such file, and the next seal takes its place.
     temporary = path.with_name(f".{path.name}.tmp")
     with suppress(OSError):
-        temporary.unlink(missing_ok=True)
         try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with new_file(temporary, 0o600) as file:
                 file.writelines(state_parts(_KIND, header, {"pieces": pieces}))
             temporary.replace(path)
         finally:
