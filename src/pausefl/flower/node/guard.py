@@ -37,7 +37,7 @@ SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
 end all its processes; and after how many seconds an answer leaves for which no app ran."""
 
-_LAST_WORDS, _COPIES = 300, 6
+_LAST_WORDS, _COPIES = 300, 7
 """Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
 
 
