@@ -135,12 +135,12 @@ def test_a_follower_sees_who_is_asked_in_the_round_that_has_begun(play, tools):
 def test_a_follower_lives_through_all_that_may_become_of_the_files(play, tmp_path):
     path = tmp_path / "run.state"
     follower = drained(CheckpointFollower(path))
-    assert follower.progress is None and "is not there" in follower.fault
+    assert follower.progress is None and "does not exist yet" in follower.fault
     play("run.state", 3)
     assert drained(follower).progress.rounds == 3 and not follower.fault
     kept = path.read_bytes()
     path.unlink()
-    assert "is not there" in drained(follower).fault and follower.progress.rounds == 3  # what was seen stays in sight
+    assert "does not exist yet" in drained(follower).fault and follower.progress.rounds == 3  # what was seen stays in sight
     play("run.state", 1)  # another run
     assert drained(follower).progress.rounds == 1 and not follower.fault
     path.write_bytes(kept)  # a checkpoint without its journal

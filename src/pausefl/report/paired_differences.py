@@ -19,8 +19,9 @@ from pausefl.runs.run_data import RunData
 
 METHOD = (
     "Pairs are runs with the same seed. Interval: 95 %, Student's t of the differences. p (t): paired t test; p "
-    "(flip): exact sign-flip test, which with 5 seeds cannot fall below 0.0625. Both are two-sided, and corrected by "
-    "Holm for the number of policies compared. Where a run never reaches a target, times count up to its end."
+    "(flip): exact sign-flip test, which with n seeds cannot fall below 2 / 2^n. Both are two-sided, and corrected by "
+    "Holm for the number of policies compared. The interval is not corrected. Where a run of a pair never reaches a "
+    "target, the times of this comparison count up to its end."
 )
 """What stands below every table of such differences."""
 
