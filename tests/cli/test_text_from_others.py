@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,10 @@ def test_the_report_of_a_run_is_written_whatever_it_is_called(changed, odd: str,
     assert not set(page) & {"\u2028", "\u2029", "\x1b"}
 
 
-def test_an_option_of_a_policy_may_look_like_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_of_a_policy_may_look_like_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))  # the command puts the file's folder there
     (tmp_path / "own_bracket.py").write_text(
         "from pausefl.selection.baselines import Random\n"
         "class Mine(Random):\n    name = 'mine'\n    def __init__(self, mode='x'):\n        super().__init__()\n"

@@ -261,7 +261,7 @@ def test_a_subject_without_releases_can_be_retired(ledger):
 
 
 def test_nobody_else_may_use_the_name_of_a_retirement(ledger):
-    with pytest.raises(InvalidValueError, match="spent for ever"):
+    with pytest.raises(InvalidValueError, match="marks a subject that was retired"):
         ledger.reserve("a", "retired", Geometric(40.0, 0.04))
     assert ledger.subjects() == ()
 

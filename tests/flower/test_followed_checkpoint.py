@@ -140,7 +140,9 @@ def test_a_follower_lives_through_all_that_may_become_of_the_files(play, tmp_pat
     assert drained(follower).progress.rounds == 3 and not follower.fault
     kept = path.read_bytes()
     path.unlink()
-    assert "does not exist yet" in drained(follower).fault and follower.progress.rounds == 3  # what was seen stays in sight
+    assert (
+        "does not exist yet" in drained(follower).fault and follower.progress.rounds == 3
+    )  # what was seen stays in sight
     play("run.state", 1)  # another run
     assert drained(follower).progress.rounds == 1 and not follower.fault
     path.write_bytes(kept)  # a checkpoint without its journal

@@ -55,5 +55,7 @@ def test_natural_clients_keep_what_they_have() -> None:
     parts = natural(owners, 7)
     assert all((owners[part] == client).all() for client, part in enumerate(parts))
     assert (np.sort(np.concatenate(parts)) == np.arange(500)).all()
-    with pytest.raises(InvalidValueError, match="each of the 9 natural clients keeps an image; 2 have none"):
+    with pytest.raises(
+        InvalidValueError, match="each of the 9 natural clients keeps an image; leave it out, because 2 would have none"
+    ):
         natural(owners, 9)

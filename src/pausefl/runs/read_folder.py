@@ -104,7 +104,7 @@ def _refuse(folder: Path) -> NoReturn:
     if (folder / "config.toml").exists():
         raise ConfigError(f"{folder} holds a run that has not ended a round yet; wait for its first round")
     raise ConfigError(
-        f"{folder} holds no run (no metrics.jsonl); pass a folder that 'pausefl run' wrote (or, to 'pausefl report', "
+        f"{folder} holds no run (no metrics.jsonl); pass the folder of a run (or, to 'pausefl report', "
         "the checkpoint of a Flower server)"
     )
 

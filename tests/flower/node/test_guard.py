@@ -209,7 +209,7 @@ def test_whatever_comes_out_of_the_box_the_answer_is_like_any_other(
 ) -> None:
     """An app can write what it likes in place of the program that runs it."""
     limits: list[int] = []
-    monkeypatch.setattr(Box, "run", lambda self, command, request, limit, log: limits.append(limit) or BYTES[what])
+    monkeypatch.setattr(Box, "run", lambda self, command, request, limit, *_, **__: limits.append(limit) or BYTES[what])
     assert shape_of(node.ask(node.app().content)) == honest
     assert limits == [16 + MODEL + MOST_STATE]
 
@@ -365,7 +365,7 @@ def test_what_an_app_kept_is_for_this_app_alone(node: Any, kit: ModuleType, monk
     """The server says which runs have one context; another app was reviewed without what this one keeps."""
     given: list[bytes] = []
 
-    def run(box: Box, command: list[str], request: bytes, *_: object) -> bytes:
+    def run(box: Box, command: list[str], request: bytes, *_: object, **__: object) -> bytes:
         given.append(bytes(unpack(request, 4)[3]))
         return pack(bytes(210 * 4), b"alice, HIV+")
 

@@ -74,7 +74,10 @@ def test_a_silent_client_is_an_alarm_until_it_answers(three: Progress) -> None:
     progress.add(facts(2, {"a1": 1.0}, faults={"a2": "no answer"}))
     [alarm] = alarms(progress)
     assert (alarm.kind, alarm.clients) == ("silent", ("a2",))
-    assert alarm.text == "Client a2 did not answer in round 2, when it was last asked, and 2 times in a row."
+    assert (
+        alarm.text
+        == "Client a2 did not answer in round 2, when it was last asked. It has now been silent 2 times in a row."
+    )
     progress.add(facts(3, {"a1": 1.0}))
     assert [one.kind for one in alarms(progress)] == ["silent"]
     progress.add(facts(4, {"a2": 1.0}))
