@@ -230,7 +230,8 @@ def records(tmp_path):
     return tmp_path / "clinic" / "owner.toml"
 
 
-@pytest.mark.parametrize("who", ["gate", pytest.param("app", marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # siblings: the shipped client of whole updates above, and apps of records in test_app_audit.py
+@pytest.mark.parametrize("who", ["gate", "app"])
 def test_the_shipped_client_of_single_records_passes(records, who, quick):
     """Where the app clips, ``test_app_audit.py`` has a sound one that passes, attacked with one pair of data sets."""
     records.write_text(records.read_text().replace("[mechanism]", f'[mechanism]\nclipped_by = "{who}"'))
