@@ -8,6 +8,7 @@ anew.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,3 +65,11 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def path_of_imports() -> Iterator[None]:
+    """Put back where Python looks for code: a command that is called here adds the folder of its file."""
+    before = sys.path.copy()
+    yield
+    sys.path[:] = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -98,7 +99,8 @@ def test_the_users_own_code_is_found_and_told(stranger: Stranger, capsys, monkey
     (stranger.home / "own_here.py").unlink()
     (stranger.home / "elsewhere" / "package").mkdir(parents=True)
     (stranger.home / "elsewhere" / "package" / "own_there.py").write_text(mine)
-    monkeypatch.syspath_prepend(str(stranger.home / "elsewhere"))
+    sys.path.insert(0, str(stranger.home / "elsewhere"))  # a copy: syspath_prepend would leave its own in place
+    importlib.invalidate_caches()
     code, err = judged(capsys, policy="package.own_there:Random")
     del sys.modules["own_here"]
     assert code == 2 and "own_here:Random, which is not code of yours" in err
