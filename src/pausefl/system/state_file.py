@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from io import BufferedReader, BufferedWriter
+from math import prod
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from pausefl.errors import StateFileError, StateMissingError
 
 VERSION = 1
 _MAGIC = "pausefl state"
+_DIMENSIONS = 32
+"""The most that every numpy allows an array."""
 _BUFFER = 1 << 20
 """Bytes that are gathered before they are written: small arrays go to the disk together."""
 
@@ -66,13 +70,11 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     start = payload.index(b"\n") + 1
     described = _described(path, bytes(payload[:start]), kind)
     arrays = {}
-    for name, (kind_of, shape) in described["arrays"].items():
-        dtype = np.dtype(kind_of)
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(payload, dtype=dtype, count=count, offset=start).reshape(shape)
+    for name, dtype, shape, size in _layout(path, described, len(payload) - start):
+        array = np.frombuffer(payload, dtype=dtype, count=size // dtype.itemsize, offset=start).reshape(shape)
         # A view where alignment allows it: large data sets load without a copy.
         arrays[name] = array if array.flags.aligned else array.copy()
-        start += count * dtype.itemsize
+        start += size
     return described["header"], arrays
 
 
@@ -87,14 +89,10 @@ def glance_at_state(
         _first_line(path, file)
         described = _described(path, file.readline(), kind)
         arrays, start = {}, file.tell()
-        for name, (kind_of, shape) in described["arrays"].items():
-            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind_of).itemsize
+        for name, dtype, shape, size in _layout(path, described, os.fstat(file.fileno()).st_size - start):
             if name in wanted:
                 file.seek(start)
-                content = file.read(size)
-                if len(content) < size:
-                    raise StateFileError(f"{path} is cut short; use an older copy")
-                arrays[name] = np.frombuffer(content, dtype=kind_of).reshape(shape)
+                arrays[name] = np.frombuffer(file.read(size), dtype=dtype).reshape(shape)
             start += size
     return described["header"], arrays
 
@@ -102,7 +100,9 @@ def glance_at_state(
 def is_state(path: str | os.PathLike[str], kind: str) -> bool:
     """Say whether a file is a state file of this kind; it may be damaged all the same."""
     try:
-        glance_at_state(path, kind, ())
+        with _opened(path) as file:
+            _first_line(path, file)
+            _described(path, file.readline(), kind)
     except StateFileError:
         return False
     return True
@@ -173,12 +173,42 @@ def _first_line(path: str | os.PathLike[str], file: BufferedReader) -> str:
 def _described(path: str | os.PathLike[str], line: bytes, kind: str) -> dict[str, Any]:
     """Return what the second line says of the rest; a state of another kind is refused."""
     try:
-        described: dict[str, Any] = json.loads(line)
-    except ValueError:
-        raise StateFileError(f"{path} is damaged or cut short; use an older copy") from None
+        described: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _damaged(path) from None
+    kinds = {"kind": str, "header": dict, "arrays": dict}
+    if not isinstance(described, dict) or not all(isinstance(described.get(key), of) for key, of in kinds.items()):
+        raise _damaged(path)
     if described["kind"] != kind:
-        raise StateFileError(f"{path} holds a {described['kind']!r}, but must hold a {kind!r}; pass another file")
+        raise StateFileError(f"{path} holds a {described['kind']!r:.100}, but must hold a {kind!r}; pass another file")
     return described
+
+
+def _layout(
+    path: str | os.PathLike[str], described: Mapping[str, Any], there: int
+) -> list[tuple[str, np.dtype[Any], list[int], int]]:
+    """Return name, type, shape and bytes of each array, in order; refuse what does not fit into the bytes ``there``."""
+    found = []
+    try:
+        for name, (kind_of, shape) in described["arrays"].items():
+            dtype, size = np.dtype(str(kind_of)), prod(map(index, shape))
+            there -= size * dtype.itemsize
+            if (
+                dtype.hasobject
+                or not dtype.itemsize
+                or min(shape, default=0) < 0
+                or len(shape) > _DIMENSIONS
+                or there < 0
+            ):
+                raise _damaged(path)
+            found.append((name, dtype, shape, size * dtype.itemsize))
+    except (TypeError, ValueError, SyntaxError):
+        raise _damaged(path) from None
+    return found
+
+
+def _damaged(path: str | os.PathLike[str]) -> StateFileError:
+    return StateFileError(f"{path} is damaged or cut short; use an older copy")
 
 
 def _digest(*parts: bytes | bytearray | memoryview) -> str:

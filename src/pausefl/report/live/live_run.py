@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pausefl.errors import PauseError
 from pausefl.report.live.pace import Pace
 from pausefl.report.live.snapshot import chart_specs, nothing_to_show, snapshot
 from pausefl.runs.progress.find import follow
@@ -53,7 +52,7 @@ class LiveRun:
         if self._follower.progress is None and self.path.exists():
             try:
                 self._follower = follow(self.path)  # what was not there before may be of either kind, or of neither
-            except (PauseError, OSError) as error:
+            except Exception as error:  # whatever lies there: the page must outlive it
                 self._follower.say(str(error))
                 return False
         return self._follower.poll()

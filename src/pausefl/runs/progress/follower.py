@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from pausefl.errors import PauseError
 from pausefl.runs.progress.progress import Progress
 
 CHUNK = 1 << 22
@@ -36,7 +37,11 @@ class Follower(ABC):
             more = self._read_on()
             self.say("")
         except Exception as error:  # a damaged file can make any of them, and the page must outlive it
-            self.say(" ".join(str(error).split())[:500] or type(error).__name__)
+            said = " ".join(str(error).split())[:500]
+            known = isinstance(error, PauseError | OSError)
+            self.say(
+                said if known else f"{self.path} is damaged or of another version ({type(error).__name__}: {said})"
+            )
             return False
         return more
 
