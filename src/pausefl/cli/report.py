@@ -121,26 +121,18 @@ def _read(folders: Sequence[Path], title: str | None, references: Sequence[Path]
     from pausefl.studies.measured.study import FILE, read_rows
 
     if any(is_checkpoint(path) for path in folders):
-        require(
-            len(folders) == 1,
-            "number of paths",
-            len(folders),
-            "1 for a checkpoint",
-            "run 'pausefl report' once for each of them",
-        )
-        require(not references, "number of --reference", len(references), "0 for a checkpoint", "leave --reference out")
-        require(not labels, "number of --label", len(labels), "0 for a checkpoint", "leave --label out")
+        _require_alone("a checkpoint", folders, references, labels)
         return progress_report(read_checkpoint(folders[0]), title or folders[0].name)
     if not any((folder / FILE).exists() for folder in folders):
         return run_report(read_runs(folders), title or "pausefl runs", read_references(references), labels)
-    require(
-        len(folders) == 1,
-        "number of folders",
-        len(folders),
-        "1 for measured rows",
-        "run 'pausefl report' once for each of them",
-    )
-    require(not references, "number of --reference", len(references), "0 for measured rows", "leave --reference out")
-    require(not labels, "number of --label", len(labels), "0 for measured rows", "leave --label out")
+    _require_alone("measured rows", folders, references, labels)
     table = read_rows(folders[0] / FILE)
     return table.kind.report(table.rows, title or folders[0].name)
+
+
+def _require_alone(what: str, folders: Sequence[Path], references: Sequence[Path], labels: Sequence[str]) -> None:
+    """Refuse what a report of one thing cannot show: others beside it, curves, and names of policies."""
+    one = "run 'pausefl report' once for each of them"
+    require(len(folders) == 1, "number of paths", len(folders), f"1 for {what}", one)
+    require(not references, "number of --reference", len(references), f"0 for {what}", "leave --reference out")
+    require(not labels, "number of --label", len(labels), f"0 for {what}", "leave --label out")

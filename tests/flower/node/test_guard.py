@@ -26,6 +26,7 @@ from pausefl.flower.node.box import Box, pack, unpack
 from pausefl.flower.node.bundle import load_bundle, sha256
 from pausefl.flower.node.guard import MOST_STATE, STATE, STATE_OF, Guard
 from pausefl.flower.protocol import Refusal
+from pausefl.owner import gate as gating
 from pausefl.owner.owner_init import init_owner
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -492,3 +493,19 @@ def test_a_guard_survives_the_way_to_another_process(node: Any) -> None:
     guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/srv/x"),)).guard
     guard = replace(guard, answer_after=20.0)
     assert Guard.of(guard.text()) == guard
+
+
+def test_memory_for_what_an_app_keeps_is_held_before_the_charge(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app may keep a state if one record is there; taking it over must not need memory that was not held."""
+    held: list[int] = []
+
+    def touched(size: int) -> Any:
+        held.append(size)
+        return np.zeros(1, dtype=np.uint8)
+
+    monkeypatch.setattr(gating, "_touched", touched)
+    monkeypatch.setattr(Box, "run", lambda *_, **__: pack(bytes(210 * 4), b""))
+    assert node.ask(node.app().content).has_content()
+    assert max(held) >= 7 * MOST_STATE

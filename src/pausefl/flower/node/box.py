@@ -146,7 +146,7 @@ class Box:
                     left = end - time.monotonic()
                     if left <= 0:
                         raise BoxError(
-                            f"the app took too long, of {self.time_limit:g} seconds at most, and was stopped"
+                            f"the app took longer than it may ({self.time_limit:g} seconds at most) and was stopped"
                         )
                     ready = {key.fd for key, _ in waiting.select(left)}
                     for pipe, take in zip(pipes, (out.extend, lines.take), strict=True):

@@ -53,8 +53,7 @@ def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sy
     if left is not None and left < MOST_PROCESSES + _OWN:
         found.append(
             f"only {left} tasks are left to this service, but an app and the node may need {MOST_PROCESSES + _OWN}; "
-            "raise "
-            "TasksMax, or the server will see that an app uses them up"
+            "raise TasksMax, or the server will see that an app uses them up"
         )
     return found
 

@@ -52,8 +52,7 @@ print("closed")
 
 NOT_PROTECTED = (
     "--no-box: an app can open connections, and it can read and change whatever your account can, also the ledger and "
-    "the "
-    "owner's file.  Keep only those apps on the list that you trust as you trust this machine"
+    "the owner's file.  Keep only those apps on the list that you trust as you trust this machine"
 )
 """What an owner is told who runs apps without the box."""
 
@@ -108,8 +107,7 @@ def check_box(box: Box, hidden: Sequence[str]) -> None:
     except BoxError as error:
         raise ConfigError(
             f"this machine cannot make a closed box for apps ({'; '.join(said) or error}); allow user namespaces, or "
-            "pass "
-            "--box-user as root, or pass --no-box and read what it does not protect"
+            "pass --box-user as root, or pass --no-box and read what it does not protect"
         ) from None
     if told.strip() != b"closed":
         raise ConfigError("the test of the box gave no answer; pass --no-box and read what it does not protect")
