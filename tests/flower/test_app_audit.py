@@ -114,6 +114,17 @@ def test_an_app_that_clips_badly_is_found(file, make):
     assert arrays.verdict == "BROKEN" and "the app's two data sets" in arrays.event, arrays
 
 
+def test_a_clip_of_each_layer_is_found_without_trials_where_a_budget_is_shared_by_many_releases(tmp_path):
+    """One of 20 releases of a budget of 1 tells so little that no number of trials would show it in time."""
+    file = owner_file(tmp_path, 'clipped_by = "app"')
+    file.write_text(file.read_text().replace("budget = 4.0", "budget = 1.0").replace("releases = 4", "releases = 20"))
+    by_layer = maker(
+        lambda rows: {name: np.linalg.norm(part.reshape(COUNT, -1), axis=1) for name, part in rows.items()}
+    )
+    _, arrays = audit_client(file, runs=100, make=by_layer)
+    assert arrays.verdict == "BROKEN" and " times as far as the noise hides" in arrays.event, arrays
+
+
 def make_rows(which):
     """A Flower app with the mod of its own, whose rows are as long as they come."""
     app = ClientApp(mods=[PrivateUpdate()])

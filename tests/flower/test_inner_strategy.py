@@ -8,7 +8,7 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedAvgM
 
 import pausefl
-from pausefl.errors import InvalidValueError
+from pausefl.errors import InvalidValueError, StateFileError
 from pausefl.flower import PauseStrategy
 from pausefl.flower.server.inner_strategy import in_types_of, inner_state, restore_inner
 from pausefl.flower.testing import MemoryGrid
@@ -118,3 +118,15 @@ def test_batches_tracked_by_a_batch_norm_are_averaged_to_a_whole_number(start, t
     result = strategy.start(MemoryGrid({0: client(10), 1: client(11), 2: client(11)}), model, num_rounds=1)
     tracked = result.arrays["bn.num_batches_tracked"].numpy()
     assert (tracked.item(), tracked.dtype) == (11, np.dtype(np.int64))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["0|array|noise_multiplier|", "0|array|aggregate_train|", "7|array|momentum|", "x|array|momentum|", "momentum"],
+)
+def test_a_checkpoint_from_others_sets_no_setting_and_replaces_no_method(key: str) -> None:
+    inner = FedAvg()
+    inner.noise_multiplier = 1.0
+    with pytest.raises(StateFileError, match="the checkpoint"):
+        restore_inner(inner, {key: np.array(0.0)})
+    assert inner.noise_multiplier == 1.0

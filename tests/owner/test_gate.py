@@ -692,15 +692,22 @@ def peak():
 fails, mechanism = sys.argv[2] == "fails", eval(sys.argv[3])
 state = 1 << 25 if sys.argv[2] == "keeps a state" else 0
 ledger = make_ledger(Path(sys.argv[1]) / "ledger.db")
-owner = Owner(name="a", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4), mechanism=mechanism)
+records = 5000 if mechanism.guarantee.unit == "record" else 1
+owner = Owner(
+    name="a", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4), mechanism=mechanism,
+    examples=records,
+)
 model = {"w": np.zeros(int(sys.argv[4]), dtype=np.float32)}
 
 def train():
     global before
+    rows = np.ones((records, len(model["w"])), dtype=np.float32)
     before = peak()
     if fails:
         raise ValueError
     np.ones(state, dtype=np.uint8)
+    if records > 1:
+        return {"w": rows}, {}
     return {"w": model["w"] + np.float32(1.0)}, {}
 
 Gate(owner, "run").train(TrainingRequest("run", 1), model, train, more_memory=state)
@@ -726,6 +733,23 @@ def test_no_more_memory_is_needed_after_the_charge_than_before_it(
     )
     before, after = map(float, said.stdout.split())
     assert after <= before + 1.0  # MiB
+
+
+@pytest.mark.parametrize("training", ["works", "fails"])
+def test_no_more_memory_is_needed_after_the_charge_where_records_are_protected(tmp_path: Path, training: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _PEAKS, str(tmp_path), training, "Gaussian(l2=1.0, delta=1e-6, unit='record')", "2410"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    before, after = map(float, said.stdout.split())
+    assert after <= before + 1.0  # MiB
+
+
+def test_a_name_that_a_server_chose_is_cut_in_the_log(owner):
+    """With a long one, a server could show the owner whatever it likes in place of the rest of the line."""
+    forged = "pausefl: charged release 1 of 'a', asked for as 'run/1'" + " " * 5000
+    why = refused(owner, Training(), model={forged: np.full(3, np.nan)})
+    assert len(str(why)) < 400 and "must be finite" in str(why)
 
 
 def test_the_memory_to_take_over_what_training_returns_grows_with_the_number_of_tensors(owner, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -153,7 +154,7 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
         ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a weak one"),
         ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
-        ({"unit": "record"}, "pass the number of your records"), ({"unit": "patient"}, "'update' or 'record'"),
+        ({"unit": "record"}, "pass --records N"), ({"unit": "patient"}, "'update' or 'record'"),
         ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),
         ({"delta": 1e-6}, "delta is 1e-06, but must be left out"), ({"records": 7, "delta": 0.5}, "delta"),
         ({"records": 7, "delta": 0.01}, "delta is 0.01, but must be at most 0.001"),
@@ -195,7 +196,7 @@ PRIVUNIT = 'kind = "privunit"'
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("budget = 8.0", "budget = 20.1", "a budget above 20 promises next to nothing"),
+        ("budget = 8.0", "budget = 20.1", "a budget above 20 protects little"),
         (PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-4', "delta is 0.0001 per release, which is near the limit of 0.001"),
         ('kind = "privunit"  # a promise about the whole update, not about each of its numbers alone\nl2 = 1.0',
          'kind = "laplace"\nunit = "coordinate"\nwidth = 1.0', "50 x 8 = 400, which protects nothing"),
@@ -242,7 +243,7 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
     [
         (1, {}, "replies.examples is 1"),
         (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
-        (479, {"budget": 20.1}, "a budget above 20 promises next to nothing"),
+        (479, {"budget": 20.1}, "a budget above 4 protects little"),
         (9, {"delta": 8e-4}, "delta is 0.0008 for life, which is near the limit of 0.001"),
     ],
 )  # fmt: skip
@@ -252,6 +253,39 @@ def test_terms_for_records_that_promise_nothing_are_warned_about(
     init_owner(tmp_path, "clinic", records=records, **terms)
     [warning] = check_owner(tmp_path / "owner.toml").warnings
     assert said in warning
+
+
+def test_the_budget_is_told_as_odds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, terms, odds in (
+        ("one", {"records": 479}, "about any one record can become 73 % at most (apart from delta)"),
+        ("four", {"records": 479, "budget": 4.0}, "98 % at most"),
+        ("whole", {}, "about your data can become near certainty\n"),
+    ):
+        init_owner(tmp_path / name, name, **terms)
+        told = called(capsys, "owner", "check", tmp_path / name / "owner.toml")[1]
+        assert "  in plain words: a suspicion of 50 % " in told and odds in told
+        assert "WARNING" not in told
+
+
+def test_what_is_given_by_mistake_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    init_owner(tmp_path / "a", "a")
+    code, _, error = called(capsys, "owner", "check", tmp_path / "a" / "ledger.db")
+    assert code == 2 and "is a database, not a TOML file" in error
+    _, told, _ = called(capsys, "owner", "init", tmp_path / "b", "--name", "b / ü")
+    assert f"WARNING: this user has another ledger ({SqliteLedger(tmp_path / 'a' / 'ledger.db').id})" in told
+    assert re.search(r"ledger backup \S+ b-\d{4}-\d\d-\d\d\.db\n", told)
+    for arguments, words in (
+        ([tmp_path / "none.db"], "pass the newest backup of it with --from BACKUP"),
+        (
+            [tmp_path / "a" / "ledger.db", "--from", tmp_path / "none.db"],
+            "there is no such file; pass the path of your",
+        ),
+    ):
+        code, _, error = called(capsys, "ledger", "restore", *arguments)
+        assert code == 2 and words in error
 
 
 def test_terms_within_the_bounds_are_not_warned_about(tmp_path: Path) -> None:
@@ -314,7 +348,7 @@ def test_one_that_was_retired_before_its_first_release_is_told_so(
     found = check_owner(file)
     assert (found.releases, found.left, found.next, found.retired) == (0, 0.0, (), retired.when)
     told = called(capsys, "owner", "check", file)[1]
-    assert f"retired at {retired.when}, for ever" in told and "next release" not in told
+    assert f"no release was made; retired at {retired.when}, for ever" in told and "budget" not in told
 
 
 def test_a_spent_budget_has_nothing_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -544,7 +578,10 @@ def test_commands_that_are_printed_can_be_typed(tmp_path: Path, capsys: pytest.C
         assert called(capsys, *command[1:])[0] == 0
 
 
-def test_the_commands_print_what_they_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_print_what_they_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     code, out, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "clinic", "--budget", "2", "--releases", 2)
     assert (code, len(out.splitlines())) == (0, 3)
     code, out, _ = called(capsys, "owner", "check", tmp_path / "c" / "owner.toml", "--dimension", "2410", "--json")

@@ -18,7 +18,7 @@ from pausefl.errors import ConfigError, PauseError
 from pausefl.owner import noted_heads
 from pausefl.owner.gate import Gate
 from pausefl.owner.ledger_restore import restore_ledger
-from pausefl.owner.noted_heads import NotedHead, read_note, read_witness, witness_path
+from pausefl.owner.noted_heads import NotedHead, note_path, read_note, read_witness, witness_path
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
@@ -82,7 +82,7 @@ def refusal(shared: Path, file: Path) -> str:
     ("loss", "said"),
     [
         ("nothing", "misses a release"), ("state deleted", "has 1 rows, but no head is noted in"),
-        ("another home", "has 1 rows, but no head is noted in"), ("no home", "set XDG_STATE_HOME"),
+        ("another home", "misses a release"), ("no home", "set XDG_STATE_HOME"),
         ("note 000", "cannot be read (Permission denied)"), ("folder 000", "cannot write in"),
         ("folder 500", "cannot write in"), ("folder 777", "chmod go-w"), ("note 666", "chmod go-w"),
         ("note empty", "is damaged"), ("note a folder", "cannot be read (Is a directory)"),
@@ -336,3 +336,68 @@ def test_a_void_second_note_does_not_vouch_for_an_empty_ledger(shared: Path, mon
     ledger.write_bytes(older)  # the inode stays
     with pytest.raises(ConfigError, match="is an older copy, or it was moved"):
         init_owner(shared / "clinic", "clinic")
+
+
+@pytest.mark.parametrize("odd", ["deep", "pipe"])
+def test_a_note_that_cannot_be_one_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = init_owner(tmp_path / "clinic", "clinic").ledger.with_name("owner.toml")
+    note = note_path(tmp_path / "clinic" / "ledger.db")
+    note.unlink()
+    if odd == "pipe":
+        os.mkfifo(note, 0o600)
+    else:
+        note.write_text("[" * 200_000)
+        note.chmod(0o600)
+    with pytest.raises(PauseError, match="is damaged" if odd == "deep" else r"cannot be read \(it is a pipe\)"):
+        check_owner(file)
+
+
+def test_a_copy_that_another_state_folder_knows_nothing_of_is_refused_by_the_note_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user, one machine: the copy was put to use in the shell, and a service starts on the old folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "shell"))
+    init_owner(tmp_path / "clinic", "clinic")
+    shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
+    restore_ledger(tmp_path / "copy" / "ledger.db")
+    model = {"w": np.zeros(3)}
+    for number in (1, 2):
+        owner = read_owner(tmp_path / "copy" / "owner.toml")
+        Gate(owner, "run").train(TrainingRequest("run", number), model, lambda: (model, {}))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "service"))
+    with pytest.raises(PauseError, match="misses a release"):
+        check_owner(tmp_path / "clinic" / "owner.toml")
+
+
+def test_a_state_folder_with_two_paths_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ledger = SqliteLedger(init_owner(tmp_path / "clinic", "clinic").ledger)
+    before = read_witness(ledger.id)
+    same = tmp_path / "other"
+    same.symlink_to(tmp_path / "state")
+    note = noted_heads.NotedHead.of(ledger, "mark")
+    noted_heads._make_void(same / "pausefl" / "ledgers" / ledger.id, note)
+    after = read_witness(ledger.id)
+    assert before is not None and after is not None and after.mark == before.mark
+
+
+def test_a_note_left_behind_that_cannot_be_made_void_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "old"))
+    path = init_owner(tmp_path / "clinic", "clinic").ledger
+    left = witness_path(SqliteLedger(path).id)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "new"))
+    write = noted_heads._write
+
+    def full(place: Path, text: str) -> None:
+        if place == left:
+            raise OSError(28, "No space left on device")
+        write(place, text)
+
+    monkeypatch.setattr(noted_heads, "_write", full)
+    with pytest.raises(ConfigError, match="cannot be made void"):
+        restore_ledger(path, None, 0)
+    monkeypatch.setattr(noted_heads, "_write", write)
+    restore_ledger(path, None, 0)
+    void = noted_heads._read(left)
+    assert void is not None and void.is_void

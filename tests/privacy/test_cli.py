@@ -124,7 +124,7 @@ def test_retire_before_the_first_release(tmp_path):
     assert told == f"never is retired: it made no release, and it never will\n{AFTER}"
     (found,) = json.loads(run("ledger", "show", path, "--json"))
     assert (found["releases"], found["spent"], found["bound"], found["schedule"]) == (0, 0.0, 0.0, "retired")
-    assert "never: 0 releases" in run("ledger", "show", path)
+    assert f"never: retired at {found['retired']}; it made no release, and it never will" in run("ledger", "show", path)
 
 
 @pytest.mark.parametrize(("answer", "rows"), [("y", 53), ("n", 52), ("", 52)])
@@ -137,7 +137,8 @@ def test_retire_asks_on_a_terminal(path, answer, rows):
         out = child.communicate(timeout=90)[0].decode()
     os.close(here)
     os.close(there)
-    assert "Retire 'b' for ever?" in out and (child.returncode == 0) == (rows == 53)
+    assert "Retire 'b' for ever?" in out and child.returncode == (0 if rows == 53 else 1)
+    assert ("nothing was changed" in out) == (rows == 52)
     assert SqliteLedger(path).head.rows == rows
 
 
@@ -147,6 +148,10 @@ def test_backup(path):
     assert run("ledger", "backup", path, copy) == f"wrote {copy}: 51 rows; head {head['head']}\n"
     error = run("ledger", "backup", path, copy, code=2)
     assert f"'{copy}' exists, and pausefl overwrites nothing; use another file" in error
+    error = run("ledger", "backup", path, path.parent / "none" / "copy.db", code=2)
+    assert f"there is no folder '{path.parent / 'none'}'; make it first" in error
+    assert f"such as {path.parent / 'ledger.db'}" in run("ledger", "show", path.parent, code=2)
+    assert "; it contains the head that you gave; " in run("ledger", "verify", path, "--head", head["head"])
     assert json.loads(run("ledger", "backup", path, path.parent / "more.db", "--json")).items() <= head.items()
     for command in ("show", "export"):
         assert run("ledger", command, copy, "--json") == run("ledger", command, path, "--json")

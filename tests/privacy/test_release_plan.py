@@ -88,3 +88,14 @@ def test_verdicts_of_runs_that_were_made(
 def test_nonsense_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         suggest(**{"clients": 30, "per_round": 5, "dimension": 650, "budget": 4.0} | change)
+
+
+def test_a_plan_is_one_that_the_ledger_allows() -> None:
+    assert suggest(300, 15, 100, 300.0, mechanism=Gaussian(1.0, 1e-3)).releases == 1
+    assert suggest(300, 15, 100, 300.0, mechanism=Gaussian(1.0, 1e-4)).releases <= 10
+    for budget, mechanism, words in (
+        (1e-9, PrivUnit(1.0), "budget is 1e-09, but must be at least 1e-06"),
+        (1.0, Gaussian(1.0, 0.1), "delta is 0.1, but must be at most 0.001"),
+    ):
+        with pytest.raises(InvalidValueError, match=words):
+            suggest(300, 15, 100, budget, mechanism=mechanism)

@@ -665,7 +665,7 @@ def test_a_missing_ledger_is_not_created(tmp_path):
     """A volume that is not mounted, or another folder: a ledger made there would be a second budget."""
     for path in (tmp_path / "l.db", tmp_path / "nowhere" / "l.db"):
         with pytest.raises(
-            LedgerError, match=r"no such file.*`pausefl ledger restore`.*`pausefl owner init` or SqliteLedger\.create"
+            LedgerError, match=r"no such file.*`pausefl ledger restore LEDGER --from.*`pausefl owner init` or Sqlite"
         ):
             SqliteLedger(path)
     with pytest.raises(LedgerError, match="cannot be made"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -404,3 +405,26 @@ def test_clusters_are_drawn_from_the_runs_own_seed(seed: int) -> None:
     wanted = stream(seed, "clusters").integers(0, 4, 30).tolist()
     built = build(config)
     assert built.network.clusters.tolist() == built.selector.problem().clusters.tolist() == wanted
+
+
+def test_a_checkpoint_that_no_run_has_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    config = make_config(SMALL, ["run.rounds=4"])
+    run(config, tmp_path / "whole")
+    longer = make_config(SMALL, ["run.rounds=5"])
+    header, arrays = read_state(tmp_path / "whole" / "checkpoint.state", "run")
+    forged = [
+        *(({k: v for k, v in header.items() if k != key}, arrays) for key in header),
+        *((header | {key: "odd"}, arrays) for key in header),
+        *((header, {k: v for k, v in arrays.items() if k != key}) for key in arrays),
+        *((header, arrays | {key: np.zeros((2, 1))}) for key in arrays),
+    ]
+    refused = 0
+    for number, (text, numbers) in enumerate(forged):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", folder)
+        write_state(folder / "checkpoint.state", "run", text, numbers)
+        try:
+            run(longer, folder)  # some of it is not needed to go on
+        except PauseError:  # any other error would be a traceback for the user
+            refused += 1
+    assert refused > len(forged) / 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pausefl.cli import main
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.runs.parallel import Task, run_many
 from pausefl.runs.run_data import RunData
 from pausefl.studies.load import load_study, names_beyond_the_paper, study_names
@@ -62,7 +62,7 @@ def test_every_study_is_a_valid_configuration_at_every_scale(name: str, scale: s
 @pytest.mark.parametrize(
     ("policy", "overrides", "words"),
     [
-        ("all (without privacy)", [], "'(leaks un-noised losses)' or '(rehearsed)' may follow"),
+        ("all (without privacy)", [], "'(rehearsed)' or '(OPTION=VALUE)' may follow"),
         ("sa-pause (as published)", [], "the policy is called 'sa-pause-as-published'"),
         ("all", ["run.seed=5"], "--set run.seed would make all runs of a study alike"),
         ("all", ["selection.policy=random"], "--set selection.policy would"),
@@ -79,6 +79,54 @@ def test_some_policies_of_a_study(tmp_path: Path) -> None:
     assert [t.config.selection.policy for t in study.tasks(tmp_path, "half", 2, policies=["pause"])] == ["pause"] * 2
     with pytest.raises(ConfigError, match="--policy is 'random'"):
         study.tasks(tmp_path, "half", policies=["random"])
+
+
+def own_study(tmp_path: Path, policies: str, more: str = "") -> TrainedStudy:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[study]\ntitle = "mine"\npolicies = [{policies}]\n[run]\nrounds = 2\n{more}')
+    return trained(str(file))
+
+
+def test_an_option_may_have_several_values_in_one_study(tmp_path: Path) -> None:
+    study = own_study(
+        tmp_path,
+        '"rpow-d (d=4)", "rpow-d (d=6) (no privacy)", "oort (exploration=0.5, least_exploration=0.1)", "pause"',
+    )
+    tasks = study.tasks(tmp_path / "out", "full")
+    assert [(t.config.selection.policy, t.config.selection.options, t.config.privacy.enabled) for t in tasks] == [
+        ("rpow-d", {"d": 4}, True),
+        ("rpow-d", {"d": 6}, False),
+        ("oort", {"exploration": 0.5, "least_exploration": 0.1}, True),
+        ("pause", {}, True),
+    ]
+    assert [t.config.title for t in tasks] == list(study.about.policies)  # one name, in the file and in every table
+    assert len({t.out for t in tasks}) == 4
+    both = study.tasks(tmp_path / "out", "full", policies=["rpow-d"])  # the name alone: all of its entries
+    assert [t.config.selection.options for t in both] == [{"d": 4}, {"d": 6}]
+    one = study.tasks(tmp_path / "out", "full", policies=["rpow-d (d=4)"])
+    assert [t.config.selection.options for t in one] == [{"d": 4}]
+
+
+def test_the_options_of_an_entry_outrank_those_of_the_file_and_of_the_command(tmp_path: Path) -> None:
+    study = own_study(tmp_path, '"rpow-d", "rpow-d (d=6)"', "[selection.options]\nd = 3\n")
+    for overrides, expected in (([], [3, 6]), (["selection.options.d=2"], [2, 6])):
+        tasks = study.tasks(tmp_path / "out", "full", overrides=overrides)
+        assert [t.config.selection.options["d"] for t in tasks] == expected
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        ('"pause (power=2)"', "selection.options has 'power', but policy 'pause (power=2)' takes"),
+        ('"pause", "rpow-d (dd=2)"', "did you mean 'd'?"),
+        ('"pause (", "random"', "policy is 'pause ('"),
+        ('"pause", "pause"', "2 policies of mine would share"),
+    ],
+)
+def test_entries_that_cannot_be_meant_are_refused(policies: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(PauseError) as refused:
+        own_study(tmp_path, policies).tasks(tmp_path / "out", "full")
+    assert words in str(refused.value)
 
 
 def test_a_study_of_ones_own(tmp_path: Path) -> None:

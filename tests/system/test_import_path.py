@@ -49,3 +49,26 @@ def test_the_place_is_the_innermost_line_of_the_users_own(tmp_path: Path, monkey
 
 def test_an_exception_without_words_is_told_by_its_kind() -> None:
     assert reason(KeyError()) == "KeyError"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("mine_r:Weigheed", "did you mean 'mine_r:Weighed'?"),
+        ("mine_r:Zzz", "define 'Zzz' in mine_r"),
+        ("mine_r.py:Weighed", "leave out '.py': mine_r:Weighed"),
+        ("mine_nowhere:X", "put it beside the configuration"),
+        ("mine_broken:X", "change its code so that it can be imported"),
+        ("mine_needs:X", "change its code so that it can be imported"),
+    ],
+)
+def test_each_mistake_has_its_own_remedy(
+    name: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine_r.py").write_text("class Weighed: ...\n")
+    (tmp_path / "mine_broken.py").write_text("def x(:\n")
+    (tmp_path / "mine_needs.py").write_text("import no_such_package_anywhere\n")
+    with pytest.raises(InvalidValueError) as refused:
+        imported(name, "selection.policy")
+    assert str(refused.value).endswith(remedy) or f"; {remedy}" in str(refused.value)

@@ -333,6 +333,7 @@ TUNED = ["trial-0/seed-100", "trial-1/seed-100"]
 CLOCK = "@run.toml --vary selection.per_round=1,6 --set run.rounds=40 --aim seconds --jobs 1 --out out --json"
 DEMOS = ("--rounds 1 --jobs 1", "--rounds 2 --seed 5 --jobs 2 --out there --json")  # one for all: it is slow
 PLAYED = "@results/small-iid-r1/random @results/small-iid-r1/all"
+CHECK = "@results @results/small-iid-r1/all"
 FIGURE = f"{PLAYED} --only fairness --format svg"
 OFF = "@results/small-iid-r1/random --policy fastest --json"
 
@@ -612,8 +613,8 @@ OPTIONS = (
       for name, value in (("clients", 300), ("per_round", 10), ("budget", 40.0), ("dimension", 100), ("examples", 5),
                           ("accuracy", 50.0))),
     Option("plan", "mechanism", (PLAN, f"{PLAN} --mechanism gaussian"), planned(mechanism=Gaussian(1.0, 1e-5))),
-    Option("plan", "delta", (PLAN, f"{PLAN} --mechanism gaussian --delta 0.01"),
-           planned(mechanism=Gaussian(1.0, 1e-2))),
+    Option("plan", "delta", (PLAN, f"{PLAN} --mechanism gaussian --delta 0.0001"),
+           planned(mechanism=Gaussian(1.0, 1e-4))),
     Option("plan", "unit", (PLAN, f"{PLAN} --mechanism laplace --unit coordinate"),
            planned(mechanism=Laplace(unit="coordinate", width=1.0))),
     Option("plan", "as_json", (PLAN.removesuffix("--json"), PLAN), table_or_json),
@@ -641,6 +642,13 @@ OPTIONS = (
            lambda *both: [len(s.runs("kept")) for s in both] == [2, 1]),
     Option("paper keep", "out", ("@results/small-iid-r1/all --out kept", "@results/small-iid-r1/all --out there"),
            lambda a, b: a.runs("kept") == b.runs("there") and not (b.folder / "kept").exists()),
+    Option("paper check", "published", (f"{CHECK} --json", "@results @results-2 --json"),
+           lambda a, b: len(a.json["pairs"]) == 1 and b.code == 2 and "repeats none of" in b.err),
+    Option("paper check", "repeated", (f"{CHECK} --json", "@results/small-iid-r1/all @results/small-iid-r1/all --json"),
+           lambda a, b: len(a.json["not_repeated"]) > len(b.json["not_repeated"]) == 0),
+    Option("paper check", "within", (f"{CHECK} --within 0", f"{CHECK} --within -1"),
+           lambda a, b: a.code == 0 and b.code == 2 and "--within" in b.err),  # what it allows: test_repetition.py
+    Option("paper check", "as_json", (CHECK, f"{CHECK} --json"), table_or_json),
     Option("paper claims", "folder", ("@results --json", f"{COMMITTED} --json"),
            lambda a, b: [c["claim"] for c in a.json] == [c["claim"] for c in b.json] and b.json == judged(COMMITTED)
            and not any(f["verdict"] == "holds" for c in a.json for f in c["findings"])),

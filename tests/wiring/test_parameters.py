@@ -684,7 +684,7 @@ PARAMETERS = (
               lambda v, seen: ("lowest set bit" in seen) is v),
     *(Parameter(suggest, name, values, partial(planned, name)) for name, values in {
         "clients": (30, 300), "per_round": (5, 15), "dimension": (100, 650), "budget": (4.0, 40.0),
-        "mechanism": (PrivUnit(1.0), Gaussian(1.0, 1e-5), Gaussian(1.0, 1e-2)), "examples": (None, 10),
+        "mechanism": (PrivUnit(1.0), Gaussian(1.0, 1e-5), Gaussian(1.0, 1e-4)), "examples": (None, 10),
         "accuracy": (95.0, 50.0),
     }.items()),
     *(row for door in (SqliteLedger, SqliteLedger.create) for row in (

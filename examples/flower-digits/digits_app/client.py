@@ -12,7 +12,7 @@ from collections.abc import Callable
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from digits_app.task import accuracy, client_data, contributions, made_up_data, train
+from digits_app.task import SHAPE, accuracy, client_data, contributions, made_up_data, train
 from pausefl.flower import PrivateUpdate
 from pausefl.learn.features import Matrix
 
@@ -51,6 +51,8 @@ def work(context: Context) -> Callable[[Matrix, Matrix, Matrix], Matrix]:
 
 def received(msg: Message) -> Matrix:
     [weights] = msg.content.array_records["arrays"].to_numpy_ndarrays()
+    if weights.shape != SHAPE:  # the server chooses it, and with another one a row could come to hold many records
+        raise ValueError(f"the model has shape {weights.shape}, but must have {SHAPE}")
     return weights
 
 

@@ -97,6 +97,7 @@ def audit(
                 "the "
                 "owner's file; leave them out"
             )
+        typer.echo("attacking a copy of this client; this takes a minute or some minutes", err=True)
         found = _client(owner, made_by, runs, error)
     else:
         if epsilon is None:

@@ -61,8 +61,9 @@ def verify(
 ) -> None:
     """Recompute every hash of the ledger, and compare it with its noted heads, as a node does.
 
-    The exit code is 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Keep the printed
-    head in another place too. With it, you can detect an older copy.
+    The exit code is 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Of a backup, and of
+    a ledger without any noted head, only the rows are checked: no node uses them. Keep the printed head in another
+    place too. With it, you can detect an older copy.
     """
     from pausefl.owner.ledger_identity import check_newest
     from pausefl.owner.noted_heads import read_note, read_witness, witness_path
@@ -88,8 +89,9 @@ def verify(
         place = witness_path(ledger.id)
         second = f"and row {witness.rows} in {place}" if witness else f"and the first charge will be noted in {place}"
         more = f"; row {noted.rows} is noted beside its replies, {second}" if noted else ""
+    kept = "" if head is None else "; it contains the head that you gave"
     rows = {"noted": noted.rows if noted else None, "second_note": witness.rows if witness else None}
-    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}", **rows)
+    _tell_end(ledger.id, end, as_json, f"{end.rows} rows, all in order{more}{kept}", **rows)
     for warning in warnings:
         typer.echo(f"WARNING: {warning}", err=True)
 
@@ -145,7 +147,9 @@ def retire(
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError(f"retiring {who!r} cannot be undone; add --yes to confirm it")
-        typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that", abort=True)
+        if not typer.confirm(f"Retire {who!r} for ever? Nothing of its data can be released after that"):
+            typer.echo("nothing was changed")
+            raise typer.Exit(1)
     spent = retire_for_ever(ledger, who)
     left = f"{spent.epsilon:.6g} of {spent.budget:g} were left, and they are spent now for ever"
     typer.echo(f"{who} is retired: {left if spent.play > 1 else 'it made no release, and it never will'}")
@@ -211,6 +215,8 @@ def _open(path: Path) -> SqliteLedger:
 
     if path.suffix == ".toml" and path.is_file():
         raise ConfigError(f"{path} is not a ledger but {_kind_of_file(path)}")
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; pass the ledger in it, such as {path / 'ledger.db'}")
     return SqliteLedger(path)
 
 
@@ -229,6 +235,8 @@ def _kind_of_file(path: Path) -> str:
 
 
 def _lines(one: Statement) -> list[str]:
+    if one.retired and not one.releases:
+        return [f"{one.subject}: retired at {one.retired}; it made no release, and it never will"]
     tight = "unknown" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
     whole = {"coordinate": "unknown, because a release states no dimension", "record": "nothing is promised"}.get(
         one.unit, "unknown"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pausefl.flower.node.box import Box
     from pausefl.flower.node.bundle import Bundle
     from pausefl.flower.node.reviewed_apps import ReviewedApps
+
+_LEFT_OUT = 50
+"""Files that are named at most, of those that are not in a bundle."""
 
 commands = typer.Typer(
     name="node", help="Decide which Flower apps run on your data, and run them behind your gate.", no_args_is_help=True
@@ -40,10 +44,10 @@ def review(
     ] = False,
 ) -> None:
     """Show what is in an app, and let it run on this node if you agree.  Read its code first."""
-    from pausefl.flower.node.bundle import load_bundle
+    from pausefl.flower.node.bundle import left_out, load_bundle
 
     reviewed, bundle = _apps(owner, apps), load_bundle(app)
-    typer.echo("\n".join(_lines(bundle, reviewed)))
+    typer.echo("\n".join(_lines(bundle, reviewed, left_out(app, bundle))))
     if bundle.sha256 in reviewed:
         typer.echo("It is on your list already.")
     elif not yes and not sys.stdin.isatty():
@@ -103,8 +107,8 @@ def start(
     answer_after: Annotated[
         float | None,
         typer.Option(
-            help="Send the answer of an app this many seconds after its message came. The server then does not see how "
-            "long the app took. Other answers leave after 10 seconds."
+            help="Send the answer of an app this many seconds after its task was launched. The server then does not "
+            "see how long the app took. Other answers leave after 10 seconds."
         ),
     ] = None,
     memory_limit: Annotated[
@@ -148,8 +152,8 @@ def start(
     typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run {_terms(guard.box)}")
     if guard.answer_after:
         typer.echo(
-            f"every answer leaves {guard.answer_after:g} seconds after its message came ({QUICK:g} if no app ran for "
-            "it); apps keep no state"
+            f"every answer leaves {guard.answer_after:g} seconds after its task was launched ({QUICK:g} if no app ran "
+            "for it); apps keep no state"
         )
     run(guard, supernode or (), typer.echo)
 
@@ -178,9 +182,9 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     return ReviewedApps(_place(owner, apps))
 
 
-def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
+def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
-    from pausefl.flower.node.source_text import source_marks
+    from pausefl.flower.node.source_text import is_source, source_marks
 
     named = bundle.app
     lines = [
@@ -199,4 +203,12 @@ def _lines(bundle: Bundle, apps: ReviewedApps) -> list[str]:
         marks += source_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
+    missing = [f"  {'':>15}  {name}" for name in left]
+    if missing:
+        code = any(is_source(name) for name in left)
+        mark = "WARNING: code that you see in the folder is NOT in the bundle" if code else "NOT in the bundle"
+        lines += [f"{mark}; Flower leaves these out:", *missing[:_LEFT_OUT]]
+        lines += [f"  {'':>15}  and {len(missing) - _LEFT_OUT} more"] if len(missing) > _LEFT_OUT else []
+    if bundle.settings:
+        lines.append(f"the server can change these settings: {', '.join(bundle.settings)[:1000]}")
     return [printable(line) for line in lines]

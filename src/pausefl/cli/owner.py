@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from datetime import date
 from functools import partial
@@ -82,6 +83,7 @@ def init(
     With --simulation it creates the one file that all clients of a simulation share.
     """
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
+    from pausefl.owner.second_note_place import other_ledgers_warning
 
     terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records, budget=budget,
                     releases=releases, clip=clip, delta=delta)  # fmt: skip
@@ -95,12 +97,19 @@ def init(
         raise ConfigError("the name is missing; pass --name NAME, by which the server will know this data for life")
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
     owner = terms(folder, name)
-    made = (folder, folder / FILE, folder / LEDGER, f"{name}-{date.today().isoformat()}.db")
+    made = (
+        folder,
+        folder / FILE,
+        folder / LEDGER,
+        f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-') or 'ledger'}-{date.today().isoformat()}.db",
+    )
     where, file, ledger, copy = (quote(str(path)) for path in made)
     typer.echo(f"made {file}. Read it, change it if you must, then run: pausefl owner check {file}")
     typer.echo(
         f"{done} {ledger} (id {owner.ledger_id}). After every run, back it up: pausefl ledger backup {ledger} {copy}"
     )
+    for warning in other_ledgers_warning(owner.ledger_id):
+        typer.echo(f"WARNING: {warning}")
     typer.echo(f"Run your node as the user who ran this command. For another user, let root run: chown -R USER {where}")
 
 
@@ -127,21 +136,34 @@ def _lines(found: Check) -> list[str]:
     noise = "unknown; pass --dimension to see how large it is"
     if found.noise_to_signal is not None:
         noise = f"{found.noise_to_signal:.3g} times as long as the longest update, for {found.dimension} numbers"
-    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or "none, because the budget is gone"
-    ahead = f"retired at {found.retired}, for ever" if found.retired else f"epsilon of the next releases: {ahead}"
+    ahead = ", ".join(f"{epsilon:.4g}" for epsilon in found.next) or (
+        "none, because the budget is gone" if found.spent else "none, because the budget is too small for the mechanism"
+    )
     whole = "unknown; pass --dimension to see it" if found.whole_budget is None else f"{found.whole_budget:g}"
     whole = "none: nothing is promised about all records together" if found.unit == "record" else whole
-    return [
+    begin = [
         f"{found.name}: {'a simulation' if found.simulation else found.ledger}",
         *([f"  second note: {found.second_note}"] if found.second_note else []),
+    ]
+    warnings = [f"  WARNING: {warning}" for warning in found.warnings]
+    if found.retired:
+        made = f"{found.releases} releases were made" if found.releases else "no release was made"
+        return [
+            *begin,
+            f"  {made}; retired at {found.retired}, for ever: the terms in the file no longer matter",
+            *warnings,
+        ]
+    return [
+        *begin,
         f"  schedule: {found.schedule}",
         f"  mechanism: {found.mechanism}, unit: {found.unit}",
         f"  protected: {found.protected}",
+        *([f"  in plain words: {found.odds}"] if found.odds else []),
         f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
         f"{left_text(found.left, found.budget)} left",
-        f"  {ahead}",
+        f"  epsilon of the next releases: {ahead}",
         f"  budget for the whole update: {whole}",
-        *([] if found.retired else [f"  noise of the next release: {noise}"]),
+        f"  noise of the next release: {noise}",
         f"  fixed: {found.fixed}",
-        *(f"  WARNING: {warning}" for warning in found.warnings),
+        *warnings,
     ]

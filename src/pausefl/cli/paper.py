@@ -1,4 +1,4 @@
-"""``pausefl paper``: the pages about the paper, made from stored runs."""
+"""``pausefl paper``: runs stored for others to check, and the pages that are made from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pausefl.cli import app
 from pausefl.cli.options import PAPER, AsJson, Folders
 from pausefl.system.printable_text import printable
 
-paper = typer.Typer(help="Store runs, and make the pages about the paper from them.", no_args_is_help=True)
+paper = typer.Typer(help="Store runs for others, check a repetition, and make pages of results.", no_args_is_help=True)
 app.add_typer(paper, name="paper", rich_help_panel=PAPER)
 
 Results: TypeAlias = Annotated[Path, typer.Argument(help="A folder that holds one folder per study, such as results/.")]
@@ -29,6 +29,41 @@ def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Folder for th
     kept = copy(folders, out)
     size = sum(file.stat().st_size for folder in kept for file in folder.iterdir())
     typer.echo(f"kept {len(kept)} runs in {out}, {size / 2**20:.2f} MiB")
+
+
+@paper.command()
+def check(
+    published: Annotated[Path, typer.Argument(help="The folder of published runs, such as results/STUDY.")],
+    repeated: Annotated[Path, typer.Argument(help="The folder of your own runs of the same configurations.")],
+    within: Annotated[
+        float,
+        typer.Option(min=0.0, help="How many points the final accuracy may differ by. The default is not at all."),
+    ] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs that you repeated with the published ones, round by round.
+
+    Runs with the same settings, seed and code are compared over the rounds that both have. So you may repeat only the
+    first rounds. The exit status is 1 if a run differs. On another processor accuracies can differ a little, while
+    choices, clock and leakage stay the same. --within allows for that.
+    """
+    from pausefl.runs.read_folder import read_runs
+    from pausefl.runs.repetition import repetitions
+
+    found = repetitions(read_runs([published]), read_runs([repeated]))
+    failed = [pair for pair in found.pairs if not pair.agrees(within)]
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1))
+    else:
+        for pair in found.pairs:
+            typer.echo(f"{pair.policy}, seed {pair.seed}, {pair.rounds} rounds: {pair}")
+        for name, (there, here) in {one: two for pair in found.pairs for one, two in pair.versions.items()}.items():
+            typer.echo(f"{name}: {there} there, {here} here")
+        typer.echo(f"{len(found.pairs) - len(failed)} of {len(found.pairs)} repeated runs agree")
+        if found.not_repeated:
+            typer.echo(f"{len(found.not_repeated)} published runs were not repeated; --json names them")
+    if failed:
+        raise typer.Exit(1)
 
 
 @paper.command()

@@ -12,7 +12,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.client import App, passing_through
 from pausefl.flower.protocol import RECORD, arrays_in, tensors_of
 from pausefl.flower.scratch_client import ScratchClient
-from pausefl.owner.model_update import contributions, difference
+from pausefl.owner.model_update import contributions, difference, rounding_share
 from pausefl.owner.request_and_reply import TrainingRequest
 from pausefl.privacy import Layers
 from pausefl.privacy.audit.input_pairs import InputPair, bounded
@@ -53,9 +53,24 @@ class TwoApps:
         if all(errors):
             raise ConfigError(f"the app fails with both data sets, so only noise would be audited: {errors[0]}")
         gap = means[0] - means[1]
+        self.stretch = self._stretch(means)
         self._places = np.argsort(-np.abs(gap))[:_KEPT]
         self._along = gap / (float(np.linalg.norm(gap)) or 1.0)
         self.pair = InputPair("the app's two data sets", self._few(means[0]), self._few(means[1]))
+
+    def _stretch(self, means: Sequence[FloatArray]) -> float:
+        """Return how far the replaced record moves what is noised, over how far the noise reckons with.
+
+        It is exact, and needs no trials.  0 where it cannot be told: for whole updates, or if training draws at random.
+        """
+        owner, model = self._client.owner, self._client.model
+        guarantee = owner.mechanism.guarantee
+        again = [self._added(app)[0] for app in self.apps.values()]
+        if guarantee.unit != "record" or not all(map(np.array_equal, means, again)):
+            return 0.0
+        layers = Layers.of(model, batch_norm=owner.batch_norm)
+        share = 1.0 if owner.rows else rounding_share(model, layers, guarantee.bound, owner.examples)
+        return float(np.linalg.norm(means[0] - means[1])) * share * owner.examples / (2.0 * guarantee.bound)
 
     def trial(self, updates: Sequence[FloatArray]) -> FloatArray:
         """Train with the data sets to which these belong, and release, from an empty ledger."""

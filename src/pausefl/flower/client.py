@@ -150,7 +150,7 @@ def _tell(why: Refused) -> None:
     again = in_simulation() and str(why) in _told
     if in_simulation():
         _told.add(str(why))
-    log(DEBUG if again else WARNING, "pausefl: %s", why)
+    log(DEBUG if again else WARNING, "pausefl refuses: %s", why)
 
 
 def find_owner(node_config: Mapping[str, Any], default: str | os.PathLike[str] | None) -> Path:

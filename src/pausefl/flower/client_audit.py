@@ -35,6 +35,8 @@ _RUNS, _APP_RUNS = 4000, 500
 """Releases of each input, of 8 numbers each, by which a claim is judged; fewer where somebody's own app trains."""
 _TRIALS = 60
 """Trials by which each pair of updates is tried at least; every one takes a ledger of its own."""
+_ROUNDING = 1e-6
+"""By how much the distance of two means may be rounded."""
 _CLOCK = 1e-3
 """Seconds by which the times of a reply may be rounded."""
 _MOST_ROWS = 10_001
@@ -78,6 +80,9 @@ def audit_client(
         replies = found("whole replies", lower, math.inf, leak or "nothing but noised arrays differs")
         if leak:
             return [replies]
+        if two is not None and two.stretch > 1.0 + _ROUNDING:
+            far = f"the app's two data sets: one record moves the sum {two.stretch:.3g} times as far as the noise hides"
+            return [replies, found("noised arrays", math.inf, math.inf, far)]
         trial, given = (client.trial, None) if two is None else (two.trial, two.pair)
         arrays = attack(
             trial, owner.mechanism.guarantee, bound_for(owner.mechanism), runs=runs, error=error, low_bits=True,

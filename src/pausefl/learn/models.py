@@ -1,7 +1,8 @@
 """The networks of the published runs, and how to bring your own.
 
 Reference: PAUSE, Section V-A; layer sizes from the values behind its published runs.  ReLU, default initialisation,
-valid convolutions of stride 1, 2x2 max pooling, logits out.
+valid convolutions of stride 1, 2x2 max pooling, logits out.  Pooling stands before ReLU: the numbers are the same
+bit for bit, and ReLU then has a quarter of the work.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def cnn3(shape: Shape, classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     side = shape[1]
     for inside, outside in pairwise(widths):
-        layers += [nn.Conv2d(inside, outside, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(outside)]
+        layers += [nn.Conv2d(inside, outside, 3), nn.MaxPool2d(2), nn.ReLU(), nn.BatchNorm2d(outside)]
         side = (side - 2) // 2
     layers.append(nn.Flatten())
     inside = widths[-1] * side * side
@@ -58,10 +59,10 @@ def cnn5(shape: Shape, classes: int) -> nn.Module:
     side = ((((shape[1] - 2) - 2) // 2 - 2 - 2) // 2 - 3) // 2
     return nn.Sequential(
         nn.Conv2d(shape[0], 32, 3), nn.ReLU(), nn.BatchNorm2d(32),
-        nn.Conv2d(32, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 32, 3), nn.MaxPool2d(2), nn.ReLU(),
         nn.Conv2d(32, 64, 3), nn.ReLU(), nn.BatchNorm2d(64),
-        nn.Conv2d(64, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(64),
-        nn.Conv2d(64, 128, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
+        nn.Conv2d(64, 64, 3), nn.MaxPool2d(2), nn.ReLU(), nn.BatchNorm2d(64),
+        nn.Conv2d(64, 128, 4), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2),
         nn.Linear(128 * side * side, 64), nn.ReLU(), nn.Dropout(0.2),
         nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.2),
         nn.Linear(32, classes),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from hashlib import blake2b
@@ -40,7 +41,7 @@ def writing_in(folder: Path) -> Iterator[None]:
     lock = folder / LOCK
     with only_writer(lock, folder, "end that process", wait=_PATIENCE):
         lock.chmod(0o600)
-        for stale in folder.glob(".*"):
+        for stale in filter(Path.is_file, folder.glob(".*")):
             with suppress(OSError), stale.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while a client that lives has it
                 stale.unlink(missing_ok=True)
@@ -59,26 +60,18 @@ class ReplyStore:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def place(self, subject: str, release: str, request: str, blank: Reply) -> Place:
-        """Make room for a reply that is not known yet, as large as ``blank``."""
+    def place(self, subject: str, release: str, request: str, blank: Reply, *, give_way: bool = True) -> Place:
+        """Make room for a reply that is not known yet, as large as ``blank``; older replies may give way."""
         with writing_in(self._folder):
-            return Place(self._folder, self._keep, (subject, release, request), blank)
+            return Place(self._folder, self._keep, (subject, release, request), blank, give_way)
 
     def load(self, subject: str, release: str, request: str) -> Reply | None:
         """Return the reply to this very request; None if it is not kept, damaged, or was to another request."""
         for path in self._folder.glob(f"{_name(subject)}-*-{_name(release)}.reply"):
-            try:
+            with suppress(OSError, StateFileError, LookupError, TypeError, ValueError):  # damaged, or nobody's reply
                 header, arrays = read_state(path, _KIND)
-            except (OSError, StateFileError):
-                continue
-            if (header["subject"], header["release"], header["request"]) == (subject, release, request):
-                shapes = header["shapes"].items()
-                tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
-                level = header.get("level")  # replies of before have none
-                return Reply(
-                    tensors, header["metrics"], header["releases"], header["seconds"], replayed=True,
-                    level=level and NoiseLevel(**level),
-                )  # fmt: skip
+                if (header["subject"], header["release"], header["request"]) == (subject, release, request):
+                    return _kept_reply(header, arrays)
         return None
 
 
@@ -89,15 +82,16 @@ class Place:
     training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.
     """
 
-    __slots__ = ("_asked", "_folder", "_held", "_old", "_room", "_temporary")
+    __slots__ = ("_asked", "_folder", "_gives_way", "_held", "_old", "_room", "_temporary")
 
-    def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply) -> None:
-        self._asked, self._folder, self._held = asked, folder.absolute(), ExitStack()
+    def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply, give_way: bool) -> None:
+        self._asked, self._folder, self._held, self._gives_way = asked, folder.absolute(), ExitStack(), give_way
         self._room: mmap.mmap | None = None
         if not keep:
             return
         kept = sorted(self._folder.glob(f"{_name(asked[0])}-*.reply"))
-        self._old = kept[: max(0, len(kept) + 1 - keep)]
+        # A request that was answered before needs no room, and its own reply must not give way.
+        self._gives_way &= not any(path.name.endswith(f"-{_name(asked[1])}.reply") for path in kept)
         size = sum(map(len, self._parts(blank))) + _MORE
         with ExitStack() as held:
             handle, path = tempfile.mkstemp(prefix=".reply-", dir=self._folder)
@@ -105,17 +99,37 @@ class Place:
             held.callback(self._temporary.unlink, missing_ok=True)
             with os.fdopen(handle, "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                os.posix_fallocate(file.fileno(), 0, size + _LEDGER)
+                self._take_room(file.fileno(), size + _LEDGER, kept)
                 file.truncate(size)
                 # A map of it stays, with its lock, whatever becomes of the descriptors.
                 self._room = held.enter_context(mmap.mmap(file.fileno(), size))
             self._held = held.pop_all()
+        self._old = kept[: max(0, len(kept) + 1 - keep)]
+
+    def _take_room(self, handle: int, size: int, kept: list[Path]) -> None:
+        """Take so many bytes of the disk; the oldest replies give way, but only if that is enough.
+
+        Otherwise a server could fill a small disk with two large replies, and nothing would ever be answered again.
+        """
+        while True:
+            try:
+                os.posix_fallocate(handle, 0, size)
+                return
+            except OSError as error:
+                disk = os.statvfs(self._folder)
+                free = disk.f_bavail * disk.f_frsize + os.fstat(handle).st_blocks * 512
+                theirs = sum(path.stat().st_blocks * 512 for path in kept if path.stat().st_nlink == 1)
+                enough = free + theirs >= size
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not kept or not (self._gives_way and enough):
+                    raise
+                kept.pop(0).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        with suppress(OSError):  # what training broke must not hide why nothing was sent
+            self._held.close()
 
     def keep(self, reply: Reply) -> None:
         """Keep a reply durably, and forget the oldest beyond as many as are kept of this subject."""
@@ -143,6 +157,16 @@ class Place:
         }  # fmt: skip
         # By number: a tensor's name may be anything.
         return state_parts(_KIND, header, {str(place): tensor for place, tensor in enumerate(reply.arrays.values())})
+
+
+def _kept_reply(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Reply:
+    shapes = header["shapes"].items()
+    tensors = {name: np.array(arrays[str(i)]).reshape(shape) for i, (name, shape) in enumerate(shapes)}
+    level = header.get("level")  # replies of before have none
+    return Reply(
+        tensors, header["metrics"], header["releases"], header["seconds"], replayed=True,
+        level=level and NoiseLevel(**level),
+    )  # fmt: skip
 
 
 def _name(text: str) -> str:

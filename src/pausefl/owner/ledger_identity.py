@@ -12,6 +12,7 @@ from pausefl.owner.kept_replies import replies_folder, writing_in
 from pausefl.owner.noted_heads import (
     NotedHead,
     note_path,
+    notes_elsewhere,
     noting,
     read_note,
     read_witness,
@@ -49,10 +50,7 @@ def open_ledger(owner: Owner, run: str) -> SqliteLedger:
     path = owner.ledger_of(run)
     if owner.simulation:
         return _simulated(path)
-    ledger = _lasting(path, owner)
-    for folder in (path.parent, replies_folder(path)):
-        require_private_folder(folder, "folder")
-    return ledger
+    return _lasting(path, owner)
 
 
 def check_newest(ledger: SqliteLedger) -> None:
@@ -64,6 +62,9 @@ def check_newest(ledger: SqliteLedger) -> None:
         raise only_a_backup(path)
     require_one_place(path)
     require_second_note_folder(path)
+    for folder in (path.parent, replies_folder(path)):
+        if folder.exists():
+            require_private_folder(folder, "folder")
     again = f"run 'pausefl ledger restore {shlex.quote(str(path))} --releases N', where N counts all releases"
     noted = read_note(path)
     if noted is None:
@@ -71,12 +72,15 @@ def check_newest(ledger: SqliteLedger) -> None:
     require_private(note, "noted head")
     noted.check(ledger)
     witness, place = read_witness(ledger.id), witness_path(ledger.id)
+    for other, where in notes_elsewhere(noted):
+        other.check(ledger, f"in {where}")
     if witness is not None:
         witness.check(ledger, f"in {place}")
         if not noted.fits(witness):
+            there = "which holds" if str(noted.place) == str(place) else f"but {place} holds"
             raise ConfigError(
-                f"ledger {path} belongs to a second note that was last written to {noted.place}, but {place} holds "
-                f"another one, so it may be an older copy; run this as the node's user and with the node's "
+                f"ledger {path} belongs to a second note that was last written to {noted.place}, {there} "
+                f"another one now, so it may be an older copy; run this as the node's user and with the node's "
                 f"XDG_STATE_HOME; if the first of these notes is lost, {again}"
             )
         if ledger.head.rows > witness.rows + 1:
@@ -151,9 +155,11 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
     with noting(ledger.path, ledger.id):
         for noted in filter(None, (read_note(ledger.path), read_witness(ledger.id))):
             noted.check(ledger)
-        spent = ledger.retire(subject)
-        ledger.verify()
-        write_notes(ledger)
+        try:
+            spent = ledger.retire(subject)
+        finally:  # also if it was retired before, and somebody was killed before that was noted
+            ledger.verify()
+            write_notes(ledger)
     return spent
 
 

@@ -10,6 +10,7 @@ from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import require_one_place
 from pausefl.owner.noted_heads import (
     notes_after,
+    notes_elsewhere,
     noting,
     read_note,
     read_witness,
@@ -34,6 +35,10 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
     refused changes nothing.
     """
     path = Path(os.path.realpath(path))
+    if backup is not None and not backup.is_file():
+        raise ConfigError(f"--from is {str(backup)!r}, but there is no such file; pass the path of your newest backup")
+    if backup is None and not path.exists():
+        raise ConfigError(f"ledger {path} does not exist; pass the newest backup of it with --from BACKUP")
     source = SqliteLedger(path if backup is None else backup)
     if source.simulation:
         raise ConfigError(f"ledger {source.path} was made for a simulation; pass a backup of this data's ledger")
@@ -66,6 +71,8 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     try:
         if note is not None:
             note.check(source)
+            for other, place in notes_elsewhere(note):
+                other.check(source, f"in {place}")
         if witness is not None:
             witness.check(source, f"in {witness_path(source.id)}")
             for later, place in notes_after(witness):
@@ -73,16 +80,13 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     except PauseError as error:
         raise ConfigError(f"{error}; {_SPENT}") from None
     count = sum(source.checked_releases().values())
-    newest = (
-        witness is not None
-        and witness.head == source.head
-        and (not witness.is_void if note is None else note.fits(witness))
-    )
+    # Without a note beside the replies nothing tells whether the ledger has been in another state folder since.
+    newest = note is not None and witness is not None and witness.head == source.head and note.fits(witness)
     if releases is None and not newest:
         raise ConfigError(
-            f"nothing here tells whether {source.path} is the newest; look up the last 'charged release' in your "
-            "node's own log, compare it with how many releases the server has received of this data in all, and pass "
-            f"--releases N; if N is too small, the server gets a second budget; {_SPENT}"
+            f"nothing here tells whether {source.path} is the newest; pass --releases N, the largest N of the lines "
+            "'pausefl: charged release N of' in your node's own log (not of lines that only quote these words), and do "
+            f"not take the server's word for it; if N is too small, the server gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
         more = (

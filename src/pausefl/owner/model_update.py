@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from pausefl.errors import InvalidValueError, require
+from pausefl.errors import InvalidValueError, require, shown
 from pausefl.privacy import Layers, Mechanism, Noise
 from pausefl.privacy.mechanisms.tensor_rules import Tensor, checked_tensors, narrowed
 from pausefl.types import Epsilon
@@ -38,12 +38,14 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
     for name in layers.released():
         if not np.isfinite(model[name]).all():
             raise InvalidValueError(
-                f"{name!r} holds NaN or infinity, but must be finite; send a model with finite numbers"
+                f"{shown(name)} holds NaN or infinity, but must be finite; send a model with finite numbers"
             )
     for name in layers.local:
         # Others, records with fields say, do not come back from a kept reply to the byte.
         kind = model[name].dtype
-        require(kind.kind in "biuf", f"tensor {name!r}", str(kind), "of numbers or truth values", "convert it first")
+        require(
+            kind.kind in "biuf", f"tensor {shown(name)}", str(kind), "of numbers or truth values", "convert it first"
+        )
 
 
 def difference(
@@ -63,14 +65,14 @@ def difference(
         new, old = trained[name], model[name]
         same = np.issubdtype(new.dtype, np.floating) and new.shape == old.shape
         found = f"{new.dtype} {new.shape}"
-        require(same, f"tensor {name!r}", found, f"of floats, {old.shape}", "return it with the model's shape")
+        require(same, f"tensor {shown(name)}", found, f"of floats, {old.shape}", "return it with the model's shape")
         with np.errstate(over="ignore", invalid="ignore"):
             # NumPy makes a number of the difference of two arrays without dimensions.
             update[name] = np.asarray(new.astype(np.float64) - old.astype(np.float64))
         if each:
             update[name][~np.isfinite(update[name])] = 0.0
         finite = bool(np.isfinite(update[name]).all())
-        require(finite, f"tensor {name!r}", "NaN or infinity", "finite", "lower the learning rate")
+        require(finite, f"tensor {shown(name)}", "NaN or infinity", "finite", "lower the learning rate")
     return update
 
 

@@ -6,9 +6,11 @@ folder was put back, and when two copies of one ledger are in use.  Nothing is c
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -82,7 +84,8 @@ class NotedHead:
         if not ledger.contains(self.head):
             raise ConfigError(
                 f"ledger {ledger.path} has {ledger.head.rows} rows, but not the head of row {self.rows} that is noted "
-                f"{where}, so it misses a release; put back its newest backup with 'pausefl ledger restore'"
+                f"{where}, so it misses a release or the retirement; put back its newest backup with 'pausefl ledger "
+                "restore'"
             )
 
 
@@ -146,6 +149,18 @@ def notes_after(witness: NotedHead) -> Iterator[tuple[NotedHead, str]]:
                 yield found, place
 
 
+def notes_elsewhere(note: NotedHead) -> Iterator[tuple[NotedHead, str]]:
+    """Yield what lies where the note beside a ledger says that its second note is, as far as this user can read it.
+
+    It may not be where this process would look, and may know of releases that a copy of the ledger has forgotten.
+    """
+    with suppress(OSError, DamagedNoteError):
+        found = _read(Path(note.place))
+        if found is not None and found.ledger_id == note.ledger_id:
+            yield found, note.place
+            yield from notes_after(found)
+
+
 @contextmanager
 def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
     """Be the only one that charges this ledger or a copy of it, puts one back, or notes where it ends."""
@@ -164,24 +179,45 @@ def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
 def write_notes(ledger: SqliteLedger) -> None:
     """Write both notes of this ledger, whatever was noted before; for whoever is the only one that does.
 
-    Where the two were no pair, they get a new mark, and a second note of before that lies elsewhere is made void, if
-    this user can.
+    Where the two were no pair, they get a new mark, and a second note of before that lies elsewhere is made void.  That
+    comes first, and the note beside the replies last: whoever is killed in between has to do it again.
     """
     old, here = readable_note(lambda: read_note(ledger.path)), readable_note(lambda: read_witness(ledger.id))
     paired = old is not None and here is not None and old.fits(here)
     note = NotedHead.of(ledger, old.mark if paired and old else secrets.token_hex(16))
-    _write(note_path(ledger.path), _text(note))
     witness = witness_path(ledger.id)
+    if old is not None and old.place != note.place:
+        _make_void(Path(old.place), note)
     try:
         _write(witness, _text(note))
     except OSError as error:
         raise cannot("written", witness, error) from None
-    if old is not None and old.place != note.place:
-        with suppress(OSError, PauseError):
-            place = Path(old.place)
-            left = _read(place)
-            if left is not None and (place.name, left.ledger_id) == (ledger.id, ledger.id):
-                _write(place, _text(replace(left, mark=_VOID, place=note.place)))
+    _write(note_path(ledger.path), _text(note))
+
+
+def _make_void(place: Path, note: NotedHead) -> None:
+    """Make a second note void that was left behind: it would vouch for older copies."""
+    try:
+        left = _read(place)
+        mine = left is not None and place.stat().st_uid == os.geteuid() and not _is_one_file(place, Path(note.place))
+    except (OSError, DamagedNoteError):
+        return  # of another user or machine, or none
+    if left is None or not mine or (place.name, left.ledger_id) != (note.ledger_id, note.ledger_id):
+        return
+    try:
+        _write(place, _text(replace(left, mark=_VOID, place=note.place)))
+    except OSError as error:
+        raise ConfigError(
+            f"the second note in {place} is left behind and cannot be made void ({error.strerror}); let it be written, "
+            "or remove it, and run this again"
+        ) from None
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file; one that is not there is none."""
+    with suppress(OSError):
+        return one.samefile(other)
+    return False
 
 
 def readable_note(read: Callable[[], NotedHead | None]) -> NotedHead | None:
@@ -194,12 +230,14 @@ def readable_note(read: Callable[[], NotedHead | None]) -> NotedHead | None:
 
 def _read(path: Path) -> NotedHead | None:
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe")  # to read it would take for ever
         note = NotedHead(**json.loads(path.read_text(encoding="utf-8")))
         if [type(getattr(note, name)) for name in note.__slots__] != [str, int, str, int, str, str]:
             raise TypeError
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise DamagedNoteError(
             f"{path} is damaged; run 'pausefl ledger restore LEDGER --releases N' to write it again"
         ) from None

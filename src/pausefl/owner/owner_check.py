@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
-from pausefl.owner.noted_heads import witness_path
+from pausefl.owner.noted_heads import noting, witness_path
 from pausefl.owner.owner_file import Owner, read_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.owner.second_note_place import forgetful_places
@@ -24,9 +24,9 @@ from pausefl.types import Epsilon
 
 _AHEAD = 3
 """How many of the next releases are told."""
-_MOST: Epsilon = 20.0
-"""A budget above this promises next to nothing: an attacker may be e^20 times surer than before."""
-_FAILING = 0.1
+_MOST: Mapping[str, Epsilon] = {"record": 4.0, "update": 20.0}
+"""Budgets above these promise little.  About a record, 4 lets a suspicion of 50 % become 98 %."""
+_FAILING = 0.01
 """With a delta of more than this over the number of records, one record might be given away whole."""
 _MANY = 100
 """Releases to reckon with under a schedule that never ends."""
@@ -37,7 +37,8 @@ class Check:
     """The terms of an owner's file, and the state of its ledger; of a simulation's file only the terms.
 
     ``second_note`` is where the ledger's head is noted once more, outside the owner's folder; None in a simulation.
-    ``protected`` says in words what the promise is about.  ``retired`` is when the rest was spent for ever, None if it
+    ``protected`` says in words what the promise is about, and ``odds`` what the budget means for a suspicion about it;
+    None where it protects nothing.  ``retired`` is when the rest was spent for ever, None if it
     was not.  ``whole_budget`` is what the budget means for an update as a whole, None where nothing is promised about
     it; ``noise_to_signal`` is the length of the noise of the next release over the longest update, both if the
     ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
@@ -51,6 +52,7 @@ class Check:
     mechanism: str
     unit: str
     protected: str
+    odds: str | None
     releases: int
     budget: Epsilon
     spent: Epsilon
@@ -83,7 +85,7 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         name=owner.name, simulation=owner.simulation, ledger=str(owner.ledger),
         second_note=None if owner.simulation else str(witness_path(owner.ledger_id)),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
-        protected=_protected(owner),
+        protected=_protected(owner), odds=_odds(owner),
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
@@ -101,13 +103,29 @@ def _protected(owner: Owner) -> str:
     return f"{PROTECTED['record']}; {slack}; the number of records, {owner.examples}, is public"
 
 
+def _odds(owner: Owner) -> str | None:
+    """Say how far a suspicion can grow with everything that ever leaves; the worst case, as docs/units.md has it."""
+    unit, delta = owner.mechanism.guarantee.unit, owner.mechanism.guarantee.delta
+    if owner.simulation or unit == "coordinate":
+        return None
+    about = "any one record" if unit == "record" else "your data"
+    apart = " (apart from delta)" if delta else ""
+    return f"a suspicion of 50 % about {about} can become {_at_most(owner.schedule.budget)}{apart}"
+
+
+def _at_most(budget: Epsilon) -> str:
+    wrong = 1.0 / (1.0 + math.exp(min(budget, 700.0)))  # an attacker's chance to be wrong
+    return f"{100.0 * (1.0 - wrong):.0f} % at most" if wrong > 0.01 else "near certainty"
+
+
 def _charges(owner: Owner) -> Sequence[Charge]:
     """Open the ledger, and write what the gate writes before and with every charge, without charging anything."""
     ledger = open_ledger(owner, "")
     ledger.verify()  # every row: an edit in the moment of a charge fits the seal
-    folder = replies_folder(ledger.path)
+    with noting(ledger.path, ledger.id):
+        folder = replies_folder(ledger.path)
     try:
-        with ReplyStore(folder, max(1, owner.keep)).place(owner.name, "check", "", Reply({}, {}, 0)):
+        with ReplyStore(folder, max(1, owner.keep)).place(owner.name, "check", "", Reply({}, {}, 0), give_way=False):
             ledger.require_writable()
     except PauseError:
         raise
@@ -153,10 +171,12 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(
             "replies.examples is 1, but the noise is for the sum of all records; set it to the number of your records"
         )
-    if guarantee.unit == "record" and guarantee.delta * owner.examples > _FAILING:
+    times, span = (1, "for life") if in_rho else (owner.schedule.limit or _MANY, "per release")
+    if guarantee.unit == "record" and guarantee.delta * times * owner.examples > _FAILING:
+        more = "" if times == 1 else f" in each of {times} releases"
         found.append(
-            f"delta is {guarantee.delta:g}, but must be far below 1 / {owner.examples}, the share of one record; "
-            "lower it"
+            f"delta is {guarantee.delta:g}{more}, but must be far below 1 / {owner.examples}, the share of one record, "
+            "for life; lower it"
         )
     if owner.clipped_by == "app":
         found.append(
@@ -164,10 +184,14 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
             "gate "
             "cannot check; attack the app with 'pausefl audit --owner FILE --app MODULE:MAKE'"
         )
-    if guarantee.unit != "coordinate" and budget > _MOST:
-        found.append(f"the budget is {budget:g}, but a budget above {_MOST:g} promises next to nothing")
+    most = _MOST.get(guarantee.unit)
+    if most is not None and budget > most:
+        who = "for single records" if guarantee.unit == "record" else "for the whole update"
+        found.append(
+            f"the budget is {budget:g}, but {who} a budget above {most:g} protects little: a suspicion of 50 % can "
+            f"become {_at_most(budget)}"
+        )
     found += [] if owner.simulation else forgetful_places(owner.ledger)
-    times, span = (1, "for life") if in_rho else (owner.schedule.limit or _MANY, "per release")
     if guarantee.delta * times > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} {span}, which is near the limit of {DELTA_LIMIT:g} for life")
     return found

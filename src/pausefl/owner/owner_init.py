@@ -234,7 +234,8 @@ def _terms(
         "'record' protects each record, 'update' the whole update",
     )
     if unit == "record":
-        require(records is not None, "records", records, "a whole number above 0", "pass the number of your records")
+        if records is None:
+            raise ConfigError("the number of records is missing; pass --records N to protect each of them")
     else:
         for what, value in (("records", records), ("delta", delta)):
             require(

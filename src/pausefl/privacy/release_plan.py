@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pausefl.errors import is_finite, require
+from pausefl.privacy.ledger.price import DELTA_LIMIT, releases_within_limit
 from pausefl.privacy.mechanisms.base import Mechanism
 from pausefl.privacy.mechanisms.privunit import PrivUnit
 from pausefl.privacy.schedule import SHAVE
@@ -112,8 +113,10 @@ class _Setting:
         # The error falls, and then rises: the first rise ends the search.
         fewest = max(1, math.ceil(self.budget * SHAVE / self.mechanism.most_epsilon))
         best, least = fewest, math.inf
+        delta = self.mechanism.guarantee.delta
+        allowed = releases_within_limit(delta) if delta else math.inf
         for count in range(fewest, fewest + _MOST):
-            if self.epsilon(count) < self.mechanism.least_epsilon:
+            if self.epsilon(count) < self.mechanism.least_epsilon or count > allowed:
                 break
             error = math.hypot(self.of_run(count), _ROUNDS / self.rounds(count))
             if error >= least:
@@ -150,6 +153,9 @@ def suggest(
     require(examples is None or examples >= 1, "examples", examples, "1 or more", "leave it out if it is unknown")
     require(0.0 < accuracy < 100.0, "accuracy", accuracy, "between 0 and 100 percent", "95 suits simple tasks")
     mechanism = PrivUnit(l2=1.0) if mechanism is None else mechanism
+    least, delta = mechanism.least_epsilon, mechanism.guarantee.delta
+    require(budget >= least, "budget", budget, f"at least {least:g}, the least for {mechanism.name}", "raise it")
+    require(delta <= DELTA_LIMIT, "delta", delta, f"at most {DELTA_LIMIT:g}, the limit for life", "lower it")
     setting = _Setting(
         clients=clients, per_round=per_round, dimension=dimension, budget=float(budget), mechanism=mechanism,
         examples=examples,

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from pausefl.errors import ConfigError
-from pausefl.report.policy_summary import Groups, at_common_round
+from pausefl.report.policy_summary import Groups, at_common_round, spellings
 from pausefl.report.seed_statistics import holm, sign_flip_test, t_half_width, t_test
 from pausefl.runs.run_data import RunData
 
@@ -62,10 +62,12 @@ def paired_differences(groups: Groups, reference: str, targets: Sequence[float] 
 
     A policy that has no seed in common with the reference is left out, and so is a measure that a run does not have.
     """
-    if reference not in groups:
+    meant = next((name for name, known in spellings(groups).items() if reference in known), None)
+    if meant is None:
         raise ConfigError(
             f"--against is {reference!r}, but must be one of {', '.join(groups)}; pass one of these names"
         )
+    reference = meant
     at_end = {name: {run.settings.run.seed: run for run in at_common_round(runs)} for name, runs in groups.items()}
     ours = at_end.pop(reference)
     pairs = {name: [(runs[seed], ours[seed]) for seed in sorted(runs) if seed in ours] for name, runs in at_end.items()}

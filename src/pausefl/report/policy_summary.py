@@ -48,20 +48,36 @@ def by_policy(runs: Iterable[RunData]) -> dict[str, list[RunData]]:
     return {name: named[name] for name in ordered(named)}
 
 
+def spellings(groups: Groups) -> dict[str, list[str]]:
+    """Return what each policy may be called: as in the table, as in a study's file, and without its options.
+
+    A spelling that several policies share is none, unless it is exactly what the table calls one of them.
+    """
+    every: dict[str, list[str]] = {}
+    for name, runs in groups.items():
+        run = runs[0]
+        own = (run.summary or {}).get("name")
+        also = [run.settings.title, own, run.settings.selection.policy]
+        every[name] = list(dict.fromkeys([name, *(printable(one) for one in also if one)]))
+    times = Counter(one for known in every.values() for one in known)
+    return {
+        name: [one for one in known if one == name or (times[one] == 1 and one not in groups)]
+        for name, known in every.items()
+    }
+
+
 def labelled(groups: Groups, labels: Sequence[str]) -> dict[str, list[RunData]]:
     """Return the groups under other names: ``NAME=TEXT`` calls the policy NAME of the table, or of the run, TEXT."""
     names = {name: name for name in groups}
+    known = [(one, name) for name, all_of_it in spellings(groups).items() for one in all_of_it]
     for label in labels:
-        known = {name: (name, runs[0].settings.selection.policy) for name, runs in groups.items()}
-        meant = [name for name, spellings in known.items() if any(label.startswith(f"{one}=") for one in spellings)]
-        exact = [name for name in meant if label.startswith(f"{name}=")]
-        if len(exact or meant) != 1:
+        meant = [(len(one), one, name) for one, name in known if label.startswith(f"{one}=")]
+        if not meant:
             raise ConfigError(
                 f"--label is {label!r}, but must be NAME=TEXT with one of the names {', '.join(groups)}; for example "
                 f"{next(iter(groups))}=Ours"
             )
-        (name,) = exact or meant
-        spelled = next(one for one in known[name] if label.startswith(f"{one}="))
+        _, spelled, name = max(meant)
         names[name] = printable(label.removeprefix(f"{spelled}=")).strip()
     for text, count in Counter(names.values()).items():
         if count > 1 or not text:

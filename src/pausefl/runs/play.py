@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pausefl import __version__
-from pausefl.errors import ConfigError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.runs.build import build
 from pausefl.runs.config import ONE_RUN, Config, differences
 from pausefl.runs.own_code_hashes import code_of, require_same_code, write_code
 from pausefl.runs.policy import own_name
 from pausefl.runs.read_folder import METRICS, last_record, read_records, read_run, stored_config
 from pausefl.runs.run_data import RunData
+from pausefl.runs.versions import versions
 from pausefl.sim.engine import Simulation
 from pausefl.system.lock import only_writer
 from pausefl.system.state_file import read_state, write_state, write_whole
@@ -143,10 +144,17 @@ def _resume(simulation: Simulation, config: Config, out: Path) -> list[dict[str,
     path = out / "checkpoint.state"
     if path.exists():
         header, arrays = read_state(path, _KIND)
-        stored, mine = header["selector"], simulation.selector.state()[0]
-        if (stored["policy"], mine["policy"]) == ("sa-pause", "sa-pause-as-published"):  # the old spelling
-            stored |= {key: mine[key] for key in ("policy", "class", "settings")}
-        simulation.restore(header, arrays)
+        try:
+            stored, mine = header["selector"], simulation.selector.state()[0]
+            if (stored["policy"], mine["policy"]) == ("sa-pause", "sa-pause-as-published"):  # the old spelling
+                stored |= {key: mine[key] for key in ("policy", "class", "settings")}
+            simulation.restore(header, arrays)
+        except PauseError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:  # written by nobody's run
+            raise ConfigError(
+                f"{path} is not a checkpoint of this run ({type(error).__name__}); delete {out} and run it again"
+            ) from None
     number, rounds = simulation.number, config.run.rounds
     records = read_records(out, config, number)
     if len(records) < number:
@@ -175,6 +183,7 @@ def _summarised(simulation: Simulation, run: RunData, path: Path) -> RunData:
         "max_leakage": last["max_leakage"],
         "guarantee": simulation.guarantee(),
         "picks": picks.tolist() if len(picks) <= _LISTED else None,
+        "versions": versions(),
     }
     name = own_name(run.settings, simulation.selector.policy)
     if name is not None:

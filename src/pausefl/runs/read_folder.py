@@ -101,6 +101,8 @@ def metrics_file(folder: Path) -> Path | None:
 
 
 def _refuse(folder: Path) -> NoReturn:
+    if not folder.exists():
+        raise ConfigError(f"there is no folder {folder}; pass the folder of a run")
     if (folder / "config.toml").exists():
         raise ConfigError(f"{folder} holds a run that has not ended a round yet; wait for its first round")
     raise ConfigError(
@@ -157,8 +159,9 @@ def _check_summary(summary: Any, rounds: int) -> None:
         raise ValueError("the policy's name in summary.json is not a text")
     if not isinstance(summary.get("guarantee"), str) or not isinstance(per_client, Mapping):
         raise ValueError("summary.json lacks its guarantee or its clients")
-    if not isinstance(spread, Mapping) or not all(isinstance(values, list) for values in per_client.values()):
-        raise ValueError("the clients in summary.json are not lists")
+    lists = [values for values in per_client.values() if isinstance(values, list)]
+    if not isinstance(spread, Mapping) or len(lists) < len(per_client) or not all(map(_are_numbers, lists)):
+        raise ValueError("the clients in summary.json are not lists of numbers")
 
 
 def _are_numbers(values: list[Any]) -> bool:

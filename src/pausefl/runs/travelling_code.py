@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import platform
 import shutil
 import sys
 import tempfile
@@ -11,16 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import pausefl
 from pausefl.errors import ConfigError, InvalidValueError
 from pausefl.runs.config import Config
 from pausefl.runs.own_code_hashes import is_installed, own_code, source_files, source_hashes
+from pausefl.runs.versions import versions
 from pausefl.system.import_path import imported
-
-_PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +76,6 @@ def unpack(baggage: Baggage, node: str) -> None:
 
 
 @cache
-def versions() -> dict[str, str]:
-    """Return what the numbers of a run may depend on: pausefl with a hash of its sources, Python, and packages."""
-    return {
-        "Python": platform.python_version(),
-        "pausefl": f"{pausefl.__version__} ({_own_hash()})",
-        **{name: _version(name) for name in _PACKAGES},
-    }
-
-
-@cache
 def _place_code(files: tuple[tuple[str, bytes], ...]) -> None:
     """Write the files into a folder that is looked up after everything that is installed; once in a process."""
     folder = Path(tempfile.mkdtemp(prefix="pausefl-code-"))
@@ -103,18 +89,3 @@ def _place_code(files: tuple[tuple[str, bytes], ...]) -> None:
 def _inside(error: InvalidValueError) -> str:
     cause = error.__cause__
     return f"{type(cause).__name__}: {cause}".splitlines()[0]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
-
-
-def _own_hash() -> str:
-    digest = sha256()
-    root = Path(pausefl.__file__).parent
-    for file in sorted(root.rglob("*.py")):
-        digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
-    return digest.hexdigest()[:8]

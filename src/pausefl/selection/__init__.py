@@ -103,7 +103,11 @@ def policy_by_name(name: str) -> Policy:
             "policy is 'fastest', which must know the latencies; pass pausefl.Fastest(expected={id: seconds})"
         )
     names = [*POLICIES, Fastest.name]
-    hint = did_you_mean(name, names, "use one of these names, or pass a Policy object")
+    hint = did_you_mean(
+        name,
+        names,
+        "use one of these names, or a class of your own: FILE:CLASS in a configuration, a Policy object in Python",
+    )
     raise InvalidValueError(f"policy is {name!r}, but must be one of {', '.join(names)}; {hint}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import InvalidValueError, UnknownClientError, require, shown
+from pausefl.errors import InvalidValueError, StateFileError, UnknownClientError, require, shown
 from pausefl.rng import client_keys, number_keys
 from pausefl.selector.speed_changes import SpeedChanges
 from pausefl.types import BoolArray, ClientId, FloatArray, IntArray, KeyArray, Seconds
@@ -290,6 +290,10 @@ class Cohort:
         blank = {name: np.full(len(self), fill) for name, fill in _FRESH.items()}
         followers = {name: columns["picks"].copy() for name in ("releases", "timings")}
         for name, column in (blank | followers | dict(columns)).items():
+            if column.shape != (len(self),):
+                raise StateFileError(
+                    f"the state has {column.shape} values in {name[:40]!r} for {len(self)} clients; use another copy"
+                )
             if name.startswith("extra."):
                 self.extra[name.removeprefix("extra.")] = column
             else:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import require
+from pausefl.errors import StateFileError, require
 from pausefl.privacy import Gaussian, Mechanism, Schedule, SimulatedNoise
 from pausefl.privacy.aggregation import Aggregation, Aggregator, weighted_sum
 from pausefl.privacy.ledger.price import Price
@@ -33,6 +33,8 @@ from pausefl.sim.network import Network, Outcome
 from pausefl.sim.signal_round import told_signals
 from pausefl.system.state_file import arrays_under
 from pausefl.types import BoolArray, ClientId, Epsilon, FloatArray, IntArray, Seconds
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -332,9 +334,10 @@ class Simulation:
         if self._learner is not None:
             self._learner.restore(arrays_under("learner", arrays))
         self._aggregator.restore(arrays_under("aggregator", arrays))
-        self.model, self._online = np.array(arrays["model"]), np.array(arrays["online"])
+        self.model = _like(self.model, arrays["model"])
+        self._online = _like(self._online, arrays["online"])
         if "tellings" in arrays:
-            self._charges.tellings = np.array(arrays["tellings"])
+            self._charges.tellings = _like(self._charges.tellings, arrays["tellings"])
         self._late = self._late.restored(arrays_under("late", arrays))
         if self._deadline is not None:
             self._deadline.restore(arrays_under("deadline", arrays))
@@ -465,3 +468,10 @@ def _weights(chosen: Selection, sizes: FloatArray, places: IntArray) -> FloatArr
     if chosen.weights is None:
         return sizes
     return np.array([chosen.weights[chosen.members[place]] for place in places.tolist()])
+
+
+def _like(mine: npt.NDArray[_Number], stored: npt.NDArray[Any]) -> npt.NDArray[_Number]:
+    """Return a stored array that takes the place of this one; no checkpoint of the same run has another form."""
+    if (stored.shape, stored.dtype) != (mine.shape, mine.dtype):
+        raise StateFileError(f"the stored array has shape {stored.shape}, but must have {mine.shape}; use another copy")
+    return np.array(stored)

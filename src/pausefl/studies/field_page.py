@@ -49,7 +49,8 @@ policy](policies.md) says what each of them needs.
 The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A setting with a
 rough network has the same target as the one with a stable network. In a rough network clients come and go, some answers
 never arrive, and some clients become slower for ever. Seconds are those of the virtual clock, and a rehearsal counts.
-If a run never gets to the target, the time of the longest run in that setting counts. This makes such a run look better
+In the column *times as long*, a run that never gets to the target counts with the time of the longest run in that
+setting. This makes such a run look better
 than it is. `fastest` is told the true mean latencies, which nobody knows in a real network. So it only shows what would
 be possible, and is not ranked.
 

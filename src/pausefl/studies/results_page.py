@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pausefl.errors import ConfigError
 from pausefl.report.policy_summary import COLUMNS, at_a_glance, by_policy, summarise
 from pausefl.report.report_files import write_images
 from pausefl.report.run_report import run_report
 from pausefl.runs.run_data import SMOOTH, RunData
 from pausefl.studies.evidence import Evidence, gather
 from pausefl.studies.load import load_study, study_names
+from pausefl.studies.study import Study
 from pausefl.studies.trained import TrainedStudy
+from pausefl.system.printable_text import printable
 
 CHARTS = {
     "accuracy against rounds": "accuracy-round",
@@ -21,6 +22,8 @@ CHARTS = {
     "leakage against rounds": "leakage-max-round",
 }
 """The charts that are figures of the paper, or of a study beyond it; the report has the rest."""
+OWN = ("accuracy-seconds", "leakage-max-seconds")
+"""The charts of a study that is not built in."""
 
 PAGES = {
     "auto-published": "weights.md", "budgets": "choosing.md", "field": "field.md", "units": "units.md",
@@ -32,37 +35,35 @@ PAGES = {
 def write_results(folder: Path, page: Path, made_with: str) -> Path:
     """Write the page, with its charts in ``images`` beside it."""
     evidence = gather(folder)
+    commands = f" `{folder}/README.md` has the command behind each run." if (folder / "README.md").exists() else ""
+    claims = page.parent / "claims.md"
+    judged = f" [Claims]({claims.name}) says what all this means for the paper's claims." if claims.exists() else ""
     lines = [
         "# Results",
         "",
-        f"Made with `{made_with}`. `{folder}/README.md` has the command behind each run. In tables, ± is the "
+        f"Made with `{made_with}`.{commands} In tables, ± is the "
         f"standard deviation over seeds, *final* is the mean of the last {SMOOTH} rounds, *best* is the best single "
         "score, and *largest leakage* is the most epsilon that any client has spent in any seed. In charts, accuracy "
         f"is the mean of the last {SMOOTH} rounds, as in the paper. Lines are means over seeds, and bands reach from "
-        "the lowest seed to the highest. [Claims](claims.md) says what all this means for the paper's claims.",
+        f"the lowest seed to the highest.{judged}",
         "",
     ]
-    found = {*evidence.runs, *evidence.tables}
-    known = [name for name in study_names() if name in found]
-    if not known:
-        raise ConfigError(
-            f"{folder} has {', '.join(sorted(found))}, but no folder named like a study of the paper; rename them as "
-            "'pausefl study --list' does"
-        )
-    left_out = [*sorted(found - set(known)), *(f"{name} (not finished)" for name in evidence.unfinished)]
-    if left_out:
-        lines += [f"Left out: {', '.join(left_out)}.", ""]
-    for name in known:
-        lines += [f"## {load_study(name).about.title}", "", *_study(name, evidence, page.parent / "images")]
+    if evidence.unfinished:
+        lines += [f"Left out, because not finished: {', '.join(map(printable, evidence.unfinished))}.", ""]
+    found, built_in = {*evidence.runs, *evidence.tables}, study_names()
+    for name in [*(one for one in built_in if one in found), *sorted(found - set(built_in))]:
+        study = load_study(name) if name in built_in else None
+        title = printable(name) if study is None else study.about.title
+        lines += [f"## {title}", "", *_study(name, study, evidence, page.parent / "images")]
     page.write_text("\n".join(lines), encoding="utf-8")
     return page
 
 
-def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
-    study = load_study(name)
+def _study(name: str, study: Study | None, evidence: Evidence, images: Path) -> list[str]:
+    """Return the part of one study; None is somebody's own, of which only the folder tells."""
     if name in evidence.tables:
         table = evidence.tables[name]
-        said = [", ".join(filter(None, (f"`{name}`", table.kind.seeds_played(table.rows)))) + ".", ""]
+        said = [", ".join(filter(None, (f"`{printable(name)}`", table.kind.seeds_played(table.rows)))) + ".", ""]
         if name in PAGES:
             said += [f"[This page]({PAGES[name]}) says what the study found.", ""]
         prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same
@@ -70,22 +71,27 @@ def _study(name: str, evidence: Evidence, images: Path) -> list[str]:
             write_images(table.kind.report(table.rows, name), images, formats=("png",), prefix=prefix)
         )
     runs = [run for seeds in evidence.runs[name].values() for run in seeds.values()]
-    extent = [_extent(study, runs), ""] if isinstance(study, TrainedStudy) else []
+    extent = _extent(study, runs) if isinstance(study, TrainedStudy) else f"`{printable(name)}`: {_size(runs)}."
     report = run_report(runs)
-    drawn = [CHARTS[figure] for figure in study.about.figures if CHARTS.get(figure) in report.figures()]
+    wanted = OWN if study is None else [CHARTS.get(figure) for figure in study.about.figures]
+    drawn = [chart for chart in wanted if chart in report.figures()]
     pictures = _pictures(write_images(report, images, drawn, ("png",), f"{name}-"))
-    return [*extent, *_what_leaks(runs), *_table(runs), "", *pictures]
+    return [extent, "", *_what_leaks(runs), *_table(runs), "", *pictures]
 
 
 def _extent(study: TrainedStudy, runs: Sequence[RunData]) -> str:
     """Say how much of the study these runs are."""
     whole = study.with_all_options(study.about.policies[0], 0, "full").run.rounds
-    rounds = sorted({len(run.records) for run in runs})
-    seeds = sorted({sum(other.name == run.name for other in runs) for run in runs})
     missing = [policy for policy in study.about.policies if policy not in {run.name for run in runs}]
     full = f"full scale: {whole} rounds, {study.about.seeds} seeds"
-    without = f", without {', '.join(missing)}" if missing else ""
-    return f"`{study.name}`: rounds: {_range(rounds)}; seeds: {_range(seeds)}{without} ({full})."
+    without = f"; not run: {', '.join(f'`{policy}`' for policy in missing)}" if missing else ""
+    return f"`{study.name}`: {_size(runs)}{without} ({full})."
+
+
+def _size(runs: Sequence[RunData]) -> str:
+    rounds = sorted({len(run.records) for run in runs})
+    seeds = sorted({sum(other.name == run.name for other in runs) for run in runs})
+    return f"rounds: {_range(rounds)}; seeds: {_range(seeds)}"
 
 
 def _what_leaks(runs: Sequence[RunData]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -31,9 +32,21 @@ def imported(path: str, key: str) -> Any:
         raise
     except BaseException as error:  # whatever somebody's own module may raise, sys.exit() too
         raise InvalidValueError(
-            f"{key} is {path!r}, but cannot be imported ({reason(error)}); put it beside the configuration, into "
-            "the current folder, or on PYTHONPATH"
+            f"{key} is {path!r}, but cannot be imported ({reason(error)}); {_remedy(module, name, error)}"
         ) from error
+
+
+def _remedy(module: str, name: str, error: BaseException) -> str:
+    """Say what to do about a module, or a name in it, that cannot be imported."""
+    if module.endswith(".py"):
+        return f"leave out '.py': {module.removesuffix('.py')}:{name}"
+    loaded = sys.modules.get(module)
+    if isinstance(error, AttributeError) and loaded is not None:
+        near = get_close_matches(name, dir(loaded), n=1)
+        return f"did you mean '{module}:{near[0]}'?" if near else f"define {name[:40]!r} in {module}"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == module.partition(".")[0]:
+        return "put it beside the configuration, into the current folder, or on PYTHONPATH"
+    return "change its code so that it can be imported"
 
 
 def module_file(module: str) -> Path | None:

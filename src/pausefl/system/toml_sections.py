@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pausefl.errors import ConfigError
 
+_DATABASE = b"SQLite format 3\0"
+
 
 def read_toml(path: Path | Traversable, remedy: str = "pass the path of a TOML file") -> dict[str, Any]:
     """Return a file's content; ``remedy`` is what to do where there is no such file."""
@@ -24,6 +26,8 @@ def read_toml(path: Path | Traversable, remedy: str = "pass the path of a TOML f
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); pass a file that you may read") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        if path.read_bytes().startswith(_DATABASE):
+            raise ConfigError(f"{path} is a database, not a TOML file; {remedy}") from None
         raise ConfigError(f"{path} is not valid TOML ({error}); change the file at that place") from None
 
 

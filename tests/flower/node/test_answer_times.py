@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,7 +114,7 @@ def test_reading_what_the_app_returned_does_not_have_its_reply_kept_later(
     assert times == [LAUNCHED + 35.0]
 
 
-@pytest.mark.parametrize(("before", "stopped"), [(0.0, 30.0), (4.0, 30.0), (29.0, 30.0)])
+@pytest.mark.parametrize(("before", "stopped"), [(0.0, 30.0), (4.0, 30.0), (4.9, 30.0)])
 def test_an_app_that_starts_late_is_stopped_in_time_for_its_answer(
     before: float, stopped: float, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,3 +336,21 @@ def test_the_time_limit_follows_from_the_answers_time_if_none_is_told() -> None:
     for after in (15.0, 0.1, -1.0, float("nan")):
         with pytest.raises(InvalidValueError, match=r"--answer-after is .*, but must be above 15 seconds"):
             time_limit_within(after)
+
+
+@pytest.mark.parametrize("how", ["late", "large"])
+def test_a_message_that_would_leave_an_app_less_time_is_refused_before_the_charge(
+    how: str, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With less time, one record that takes a little longer would decide whether training fails."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    message = kit.request()
+    if how == "late":
+        clock.now += 5.1  # a third of the slack is 5 seconds
+    else:
+        message.content["more"] = ConfigRecord({"list": [1] * 300_000})
+    reply = guard.answer(node.app().content, message, node.context, LAUNCHED)
+    assert reply.has_error() and "bad-request" in reply.error.reason
+    assert clock.now == LAUNCHED + 10.0
+    assert not node.charges

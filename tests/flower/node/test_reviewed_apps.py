@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 import threading
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -100,7 +102,47 @@ def entries(*drop: int, **more: Any) -> bytes:
     return content.getvalue()
 
 
+def packed(text: bytes, stream: bytes, how: int = zipfile.ZIP_DEFLATED, name: str = "tried/client.py") -> bytes:
+    """A bundle in which one entry says that it holds ``text``, and whose bytes are ``stream``."""
+    head = struct.pack("<HHHHHIIIH", 20, 0, how, 0, 33, zlib.crc32(text), len(stream), len(text), len(name)) + b"\0\0"
+    configuration = zipped({"pyproject.toml": b""})
+    first = configuration[: configuration.index(b"PK\1\2")]
+    line = configuration[len(first) : configuration.index(b"PK\5\6")]
+    files = first + b"PK\3\4" + head + name.encode() + stream
+    lines = (
+        line + b"PK\1\2" + struct.pack("<H", 0x0314) + head + bytes(10) + struct.pack("<I", len(first)) + name.encode()
+    )
+    end = struct.pack("<HHHHIIH", 0, 0, 2, 2, len(lines), len(files), 0)
+    return files + lines + b"PK\5\6" + end
+
+
+def deflated(text: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(text) + packer.flush()
+
+
+def with_end(place: int, value: int) -> bytes:
+    """A bundle in whose end one number is another."""
+    content = bytearray(zipped(GOOD))
+    struct.pack_into("<H", content, len(content) - 22 + place, value)
+    return bytes(content)
+
+
 HIDING = {
+    "another number of files": with_end(10, 1),
+    "another disk": with_end(4, 7),
+    "another place of the directory": with_end(16, 1000),
+    "another length of the directory": with_end(12, 40),
+    "a folder": zipped({**GOOD, "tried/more/": b""}),
+    "a folder that leads out": zipped({**GOOD, "../../evil/": b""}),
+    "names that differ in capitals": zipped({**GOOD, "tried/Client.py": b"run"}),
+    "a stream longer than it says": packed(b"run", deflated(b"run\nshown")),
+    "a stream shorter than it says": packed(b"run", deflated(b"ru")),
+    "bytes behind a stream": packed(b"run", deflated(b"run") + b"hidden"),
+    "a stream that is cut": packed(b"run" * 9, deflated(b"run" * 9)[:-1]),
+    "more bytes than it says": packed(b"run", b"run\nshown", zipfile.ZIP_STORED),
+    "an empty file with bytes": packed(b"", b"hidden", zipfile.ZIP_STORED),
+    "a folder with bytes": packed(b"", b"hidden", zipfile.ZIP_STORED, "tried/more/"),
     "before": zipped(GOOD) + zipped(GOOD),
     "before, no bundle": b"#!/bin/sh\n" + zipped(GOOD),
     "behind": zipped(GOOD) + b"x",
@@ -128,7 +170,9 @@ def test_a_bundle_that_other_tools_would_show_in_another_way_is_refused(how: str
     assert read_bundle(zipped(GOOD)).files == GOOD
     assert read_bundle(zipped(GOOD, zipfile.ZIP_DEFLATED)).files == GOOD
     assert set(read_bundle(entries()).files) == {*GOOD, "tried/more.py"}
-    with pytest.raises(ConfigError, match=r"bundle hides something|plain and unique"):
+    for whole in (packed(b"run", deflated(b"run")), packed(b"run", b"run", zipfile.ZIP_STORED)):
+        assert read_bundle(whole).files["tried/client.py"] == b"run"  # what the others differ from
+    with pytest.raises(ConfigError, match=r"bundle hides something|plain and unique|not the bundle of an app"):
         read_bundle(HIDING[how])
 
 
@@ -208,6 +252,9 @@ HIDDEN = {
     "no width": "if 'a\u200b' != 'a':\n    RAN = True\n".encode(),
     "an escape": b"RAN = True  #\x1b[1A\x1b[2K\n",
     "zero": b"RAN = True  #\0\n",
+    "selectors of a variant": "RAN = 'a\ufe01\U000e0101' != 'a'\n".encode(),
+    "a blank letter": "\u3164 = RAN = True\n".encode(),
+    "an empty pattern": "RAN = True  #\u2800\n".encode(),
 }
 
 
@@ -220,6 +267,38 @@ def test_source_that_reads_otherwise_than_it_runs_is_refused(way: str, kit: Modu
         load_bundle(folder)
 
 
+def test_a_list_of_ignored_files_that_would_take_for_ever_is_refused(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / ".gitignore").write_text("*.pyc\n" + "*a" * 13 + "b\n")
+    (folder / ("a" * 120)).touch()
+    with pytest.raises(ConfigError, match="more than 3 stars"):
+        load_bundle(folder)
+
+
+def test_a_module_without_a_name_is_refused_and_so_is_one_that_names_none(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "tried" / ".py").write_bytes(HIDDEN["a return"])
+    with pytest.raises(ConfigError, match="a module without a name"):
+        load_bundle(folder)
+    (folder / "tried" / ".py").unlink()
+    file = folder / "pyproject.toml"
+    for odd in ("tried.:app", "tried..client:app", "tried.client:", "tried/client:app"):
+        file.write_text(file.read_text().replace("tried.client:app", odd))
+        with pytest.raises(ConfigError):
+            load_bundle(folder)
+        file.write_text(file.read_text().replace(odd, "tried.client:app"))
+    load_bundle(folder)
+
+
+def test_a_tab_counts_as_wide_as_it_is_shown(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN + "x = 1" + "\t" * 30 + "; evil()\n")
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    assert "tried/client.py  (WARNING: it has a line of 248 columns)" in capsys.readouterr().out
+
+
 def test_source_of_another_alphabet_and_long_lines_are_marked(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,9 +308,36 @@ def test_source_of_another_alphabet_and_long_lines_are_marked(
     with pytest.raises(SystemExit):
         main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
     marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
-    assert len(marked) == 1 and marked[0].endswith(
-        "tried/server.py  (WARNING: it has letters that are not ASCII)  (WARNING: it has a line of 313 letters)"
+    assert len(marked) == 2 and marked[1].endswith(
+        "tried/server.py  (WARNING: it has letters that are not ASCII)  (WARNING: it has a line of 313 columns)"
     )
+    assert marked[0].endswith("README.md  (WARNING: it has a letter that a screen does not show ('\\u200d'))")
+
+
+def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "tried" / "scale.json").write_bytes(b"\x80\x04")
+    (folder / "tried" / "_more.py").write_text("x = 1\n")
+    (folder / ".gitignore").write_text("_*\n")
+    file = folder / "pyproject.toml"
+    file.write_text(file.read_text() + "centre = false\n")
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    said, error = capsys.readouterr()
+    assert not error
+    assert "WARNING: code that you see in the folder is NOT in the bundle" in said and "tried/_more.py" in said
+    assert "the server can change these settings: centre" in said
+    assert ("scale.json" not in said) or "scale.json  (WARNING: it is no text, so nobody can read it)" in said
+
+
+def test_an_app_of_another_alphabet_is_refused(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    file = folder / "pyproject.toml"
+    file.write_text(file.read_text().replace("tried.client:app", "tried.client:\u0430pp"))
+    with pytest.raises(ConfigError, match=r"must name package\.module:object"):
+        load_bundle(folder)
 
 
 def test_an_app_is_on_the_list_from_review_to_withdrawal(node: Any, kit: ModuleType) -> None:

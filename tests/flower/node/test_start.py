@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -125,6 +127,21 @@ def test_no_proxy_comes_between_the_parts_of_a_node(monkeypatch: pytest.MonkeyPa
     assert (found["no_proxy"], found["no_grpc_proxy"]) == ("intra,127.0.0.1", "127.0.0.1")
 
 
+def test_no_server_is_told_how_long_a_task_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode._state, "get_message_processing_duration", lambda state, message_id: 1.5)
+    supernode.hide_durations()
+    state = supernode._state(MagicMock())  # of its store nothing is used here
+    assert state.get_message_processing_duration("1") == 0.0
+
+
+def test_the_supernode_follows_no_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would learn by it what other services of the machine answer."""
+    monkeypatch.setattr(supernode._client, "__init__", supernode._client.__init__)  # put back afterwards
+    supernode.follow_no_redirects()
+    with closing(supernode._client("http://127.0.0.1:9")._client) as client:
+        assert client.follow_redirects is False
+
+
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_flower()
     for name in ("1.40.0", "1.42.0", "1.410.0"):
@@ -135,8 +152,11 @@ def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("part", flower_parts._PARTS, ids=lambda part: part[1])
 def test_a_part_that_is_another_is_refused(part: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = __import__("importlib").import_module(part[0])
-    monkeypatch.setattr(module, part[1], lambda other: None)
+    *inside, name = part[1].split(".")
+    holder = __import__("importlib").import_module(part[0])
+    for one in inside:
+        holder = getattr(holder, one)
+    monkeypatch.setattr(holder, name, lambda other: None)
     with pytest.raises(ConfigError, match=f"{part[1]} is not that of flwr"):
         check_flower()
 
@@ -309,7 +329,7 @@ def test_another_ledger_of_this_user_is_named_at_the_start(
     assert start.start_warnings(node.guard) == []
     kit.make_owner(tmp_path / "trial")
     (told,) = start.start_warnings(node.guard)
-    assert "has 1 other ledgers" in told and read_owner(tmp_path / "trial" / "owner.toml").ledger_id in told
+    assert "has another ledger" in told and read_owner(tmp_path / "trial" / "owner.toml").ledger_id in told
 
 
 def test_a_single_processor_is_named_where_answers_have_a_fixed_time(

@@ -262,3 +262,33 @@ def test_folders_with_anything_but_files_are_refused(tmp_path: Path) -> None:
         one.bind(str(deep / "s"))
         with pytest.raises(ConfigError, match="move it away"):
             require_plain_files(tmp_path / "data")
+
+
+CACHE = """
+import mmap
+x86 = os.uname().machine == "x86_64"
+file = os.open({known!r}, os.O_RDONLY)
+page = mmap.mmap(file, 4096, prot=mmap.PROT_READ)
+
+worked({{
+    "fadvise": lambda: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED),
+    "mincore": lambda: call(27 if x86 else 232, 0, 0, 0),
+    "cachestat": lambda: call(451, file, 0, 0, 0),
+    "preadv2": lambda: os.preadv(file, [bytearray(1)], 0, os.RWF_NOWAIT),
+    "cold": lambda: page.madvise(20),
+    "page out": lambda: page.madvise(21),
+    "preadv, fine": lambda: os.preadv(file, [bytearray(1)], 0),
+    "other advice, fine": lambda: page.madvise(mmap.MADV_DONTNEED),
+}})
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_an_app_neither_drops_files_from_the_cache_nor_sees_which_are_there(user: str | None, tmp_path: Path) -> None:
+    """By the cache an app could leave a message for the app of another node, or make the next task start late."""
+    (tmp_path / "known").write_bytes(bytes(4096))
+    tmp_path.chmod(0o755)
+    (tmp_path / "known").chmod(0o644)
+    for blind in (False, True):
+        found = worked(CACHE.format(known=str(tmp_path / "known")), Box(data=(tmp_path,), user=user, blind=blind))
+        assert found == ["preadv, fine", "other advice, fine"]

@@ -32,8 +32,9 @@ _SYSTEM = (
 _OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
-_LOG_LIMIT, _LINE, _CHUNK, _PATIENCE = 1 << 20, 64, 1 << 16, 10.0
-"""Bytes of the log for one app, what each line of it takes besides its letters; bytes read at once; seconds."""
+_LOG_LINES, _LOG_LIMIT, _CHUNK, _PATIENCE = 200, 1 << 16, 1 << 16, 10.0
+"""Lines and bytes of the log for one app: systemd drops lines of a service that says too many, also ours about charges.
+Bytes read at once; seconds."""
 
 
 class BoxError(PauseError, RuntimeError):
@@ -259,15 +260,17 @@ class _Lines:
     """Hands on what is said line by line: printable letters only, and no more than is reasonable."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self._log, self._rest, self._left = log, b"", _LOG_LIMIT
+        self._log, self._rest, self._left, self._lines = log, b"", _LOG_LIMIT, _LOG_LINES
 
     def take(self, said: bytes) -> None:
-        said = said[: max(0, self._left)]
-        self._left -= len(said)
-        *lines, self._rest = (self._rest + said).split(b"\n")
-        for line in filter(None, lines):
-            self._left -= _LINE
-            if self._left < 0:
-                break
-            text = line.decode(errors="replace")[:1000]
-            self._log(printable(text))
+        if not self._lines:
+            return
+        kept = said[: self._left]
+        self._left -= len(kept)
+        *lines, self._rest = (self._rest + kept).split(b"\n")
+        for line in list(filter(None, lines))[: self._lines]:
+            self._lines -= 1
+            self._log(printable(line.decode(errors="replace")[:1000]))
+        if not self._lines or not self._left:
+            self._lines = 0
+            self._log(f"(and more: of one message only {_LOG_LINES} lines and {_LOG_LIMIT} bytes are logged)")

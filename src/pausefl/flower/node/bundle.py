@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import re
 import stat
+import struct
 import tomllib
 import zipfile
 import zlib
@@ -18,10 +20,11 @@ import click
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.plain_files import require_plain_files
-from pausefl.flower.node.source_text import check_source
+from pausefl.flower.node.source_text import check_source, is_source
 
 _MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
 _MOST_TOML, _MOST_DOTS = 1 << 18, 1000  # a key of many parts takes the reader of TOML a time that grows with its square
+_MOST_STARS = 3
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
     EOFError,
@@ -29,6 +32,7 @@ _UNREADABLE = (
 _UTF8 = 0x800  # the only flag of an entry that is needed
 _SYSTEMS = (0, 3)  # on which Flower builds: DOS and Unix
 _LONGEST = 255  # bytes of a file's name, on any disk
+_OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", re.ASCII)
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
 
 
@@ -67,6 +71,11 @@ class Bundle:
         found = self._at("project").get("dependencies", [])
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The keys of its configuration: whoever starts a run can set them anew."""
+        return tuple(map(str, self._at("tool", "flwr", "app", "config")))
+
     def hashes(self) -> dict[str, str]:
         """Return the hash of each file."""
         return {path: sha256(content) for path, content in self.files.items()}
@@ -95,6 +104,14 @@ def load_bundle(path: Path) -> Bundle:
     It is for somebody who reads the code, so code that reads otherwise than it runs is refused.
     """
     bundle = _loaded(path)
+    if "clientapp" not in bundle.components:
+        raise ConfigError(f"{path} names no clientapp in {_CONFIGURATION}, so nothing of it could train; do not run it")
+    for kind, loaded in bundle.components.items():
+        if not _OBJECT.fullmatch(loaded):
+            raise ConfigError(
+                f"{_CONFIGURATION} names {loaded!r:.200} as {kind!r:.40}, but must name package.module:object; do not "
+                "run it"
+            )
     for name, content in bundle.files.items():
         check_source(name, content)
     return bundle
@@ -113,24 +130,35 @@ def _loaded(path: Path) -> Bundle:
 
     require_plain_files(path)
     _check_configuration((path / _CONFIGURATION).read_bytes())
+    ignored = path / ".gitignore"
+    if ignored.is_file() and any(line.count(b"*") > _MOST_STARS for line in ignored.read_bytes().splitlines()):
+        raise ConfigError(f"{ignored} has a line of more than {_MOST_STARS} stars, which may take for ever; shorten it")
     try:
         return read_bundle(build_fab_from_disk(path))
-    except (ValueError, click.ClickException) as error:
+    except (ValueError, RecursionError, click.ClickException) as error:
         raise ConfigError(
             f"{path} is not an app that Flower can send ({error}); change the app until 'flwr build' accepts it"
         ) from None
+
+
+def left_out(path: Path, bundle: Bundle) -> list[str]:
+    """Return the files and links of an app's folder that Flower does not pack; whoever reads the folder sees them."""
+    if not path.is_dir():
+        return []
+    inside = (found for found in path.rglob("*") if found.is_symlink() or not found.is_dir())
+    names = (found.relative_to(path).as_posix() for found in inside)
+    return sorted(name for name in names if name not in bundle.files and "__pycache__" not in name.split("/"))
 
 
 def read_bundle(content: bytes) -> Bundle:
     """Return the bundle in these bytes; refuse one whose names are ambiguous, or lead out of its folder."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            _check_layout(archive, content)
-            entries = [entry for entry in archive.infolist() if not entry.is_dir() or entry.file_size]
-            names = [entry.orig_filename for entry in entries]
-            _check_names(names)
-            if sum(entry.file_size for entry in entries) > _MOST_BYTES:
+            if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
                 raise ConfigError(f"bundle holds more than {_MOST_BYTES} bytes; do not run it")
+            _check_layout(archive, content)
+            names = [entry.orig_filename for entry in archive.infolist()]
+            _check_names(names)
             bundle = Bundle(content, {name: archive.read(name) for name in names})
         _check_configuration(bundle.files[_CONFIGURATION])
         bundle.app  # noqa: B018 - it must be readable
@@ -155,7 +183,8 @@ def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
 
     The files must lie one after the other from the first byte on, each with the head that the directory at the end has
     of it, and without anything that is not needed.  Each is a plain file: what a link would lead to is its content, and
-    tools that unpack it would show a link.  It is packed in a way that all tools know.
+    tools that unpack it would show a link.  It is packed in a way that all tools know, and what is packed is exactly as
+    long as its head says: Python stops there, and other tools go on.
     """
     place, row = 0, archive.start_dir
     for entry in archive.infolist():
@@ -164,19 +193,32 @@ def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
         same &= content[place + 30 : place + 30 + name] == content[row + 46 : row + 46 + name]
         bare = not any(content[place + 28 : place + 30] + content[row + 30 : row + 38]) and not entry.flag_bits & ~_UTF8
         bare &= entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and entry.create_system in _SYSTEMS
+        bare &= not entry.is_dir() and len(entry.orig_filename.encode()) == name  # Flower packs no folders
         bare &= stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG) and not entry.external_attr & 0xFFFF
-        if not (same and bare and entry.header_offset == place):
+        packed = content[place + 30 + name : place + 30 + name + entry.compress_size]
+        if not (same and bare and entry.header_offset == place and _is_exact(entry, packed)):
             raise ConfigError(
                 f"bundle hides something before or in {entry.filename!r:.200}; build it with 'flwr build'"
             )
         place, row = place + 30 + name + entry.compress_size, row + 46 + name
-    if place != archive.start_dir or row + 22 != len(content):
+    count = len(archive.infolist())
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count & 0xFFFF, count & 0xFFFF, row - place, place, 0)
+    if place != archive.start_dir or content[row:] != end:  # nor any other end, of which tools believe different ones
         raise ConfigError("bundle hides something before or behind its directory; build it with 'flwr build'")
+
+
+def _is_exact(entry: zipfile.ZipInfo, packed: bytes) -> bool:
+    """Whether these bytes hold what the entry says, and nothing else."""
+    if entry.compress_type == zipfile.ZIP_STORED:
+        return len(packed) == entry.file_size
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    length = len(stream.decompress(packed, entry.file_size + 1))
+    return length == entry.file_size and stream.eof and not stream.unused_data
 
 
 def _check_names(names: Sequence[str]) -> None:
     """Refuse names by which other code could run than a reader of the files sees."""
-    if len(set(names)) < len(names):
+    if len({name.casefold() for name in names}) < len(names):
         raise ConfigError("bundle has two files of one name, but a name must be plain and unique; do not run it")
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     for name in names:
@@ -187,7 +229,9 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; do not run it")
         if path.suffix.lower() in _COMPILED or "__pycache__" in path.parts:
             raise ConfigError(f"bundle has {name!r:.200}, which is compiled, so nobody can review it; do not run it")
-        if name in folders or (path.suffix == ".py" and str(path.with_suffix("")) in folders):
+        if path.name == ".py":
+            raise ConfigError(f"bundle has {name!r:.200}, a module without a name; do not run it")
+        if name in folders or (is_source(name) and str(path.with_suffix("")) in folders):
             raise ConfigError(
                 f"bundle has {name!r:.200} and a folder of that name, and one hides the other; do not run it"
             )

@@ -49,21 +49,26 @@ _SIGNALS = 1024
 # what is on a disk, in memory or in a quota: sysinfo, syslog, ustat, statfs, fstatfs, quotactl, quotactl_fd.  Unknown
 # are calls whose use the kernel counts for a user of the machine, or for the whole machine, whatever the namespace:
 # epoll, inotify, fanotify, message queues and io_setup.  An app that uses a count up would end the node outside.
+# Unknown are also those that drop files from the machine's cache, or tell which are in it: mincore, fadvise64, preadv2
+# and pwritev2 (the C library then takes preadv and pwritev), process_madvise, cachestat, and two advices of madvise.
+# By them an app could leave a message for another one, or make the next task start late.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
         "refused": (42, 101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427),
-        "ioctl": 16, "set_processors": 203,
+        "ioctl": 16, "set_processors": 203, "madvise": 28,
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
+        "cache": (27, 221, 327, 328, 440, 451),
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
         "refused": (203, 117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427),
-        "ioctl": 29, "set_processors": 122,
+        "ioctl": 29, "set_processors": 122, "madvise": 233,
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
+        "cache": (223, 232, 286, 287, 440, 451),
     },
 }  # fmt: skip
-_MOUNT_SETATTR, _CLONE3, _SET_LEASE = 442, 435, 1024  # on every machine
+_MOUNT_SETATTR, _CLONE3, _SET_LEASE, _COLD, _PAGE_OUT = 442, 435, 1024, 20, 21  # on every machine
 
 
 def main() -> NoReturn:
@@ -255,7 +260,8 @@ def _filter_calls(*, blind: bool, bound: bool) -> None:
     ]  # fmt: skip
     rules = {
         **{number: [refuse] for number in calls["refused"]},
-        **{number: [unknown] for number in calls["unknown"]},
+        **{number: [unknown] for number in (*calls["unknown"], *calls["cache"])},
+        calls["madvise"]: [word[4], (equal, 1, 0, _COLD), (equal, 0, 1, _PAGE_OUT), refuse, allow],
         _CLONE3: [unknown],  # its flags are out of sight; the C library then takes clone
         calls["clone"]: [word[0], (any_bit, 0, 1, _NEW_USER | _NEW_OTHERS), refuse, allow],
         calls["fcntl"]: [word[2], (equal, 0, 1, _SET_LEASE), refuse, allow],  # it makes others wait

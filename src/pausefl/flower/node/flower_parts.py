@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 from pausefl.errors import ConfigError
 
@@ -22,6 +23,14 @@ _PARTS = {
     ): "runtime_api_address insecure root_certificates_path superexec_auth_secret plugin_config "
     "parent_pid health_server_address runtime_dependency_install executor_type executor_config",
     ("flwr.supernode.start_client_internal", "get_fused_config_from_fab"): "fab_file run",
+    (
+        "flwr.supernode.nodestate.in_memory_nodestate",
+        "InMemoryNodeState.get_message_processing_duration",
+    ): "self message_id",
+    (
+        "flwr.supercore.protobuf.client",
+        "ProtobufClient.__init__",
+    ): "self base_url interceptors verify timeout retry_invoker",
     ("flwr.app.metadata", "validate_message_type"): "message_type",
     ("flwr.supercore.object_ref", "load_app"): "module_attribute_str error_type project_dir",
     ("flwr.cli.build", "build_fab_from_disk"): "app",
@@ -36,6 +45,8 @@ def check_flower() -> None:
     if not found.startswith(_VERSION):
         raise ConfigError(f"flwr is {found}, but pausefl node is made for {_VERSION}x; run: pip install 'flwr==1.41.0'")
     for (module, name), parameters in _PARTS.items():
-        part = getattr(import_module(module), name, None)
+        part: Any = import_module(module)
+        for one in name.split("."):
+            part = getattr(part, one, None)
         if part is None or " ".join(inspect.signature(part).parameters) != parameters:
             raise ConfigError(f"{module}.{name} is not that of flwr 1.41.0; run: pip install 'flwr==1.41.0'")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.metadata import validate_message_type
@@ -86,6 +87,12 @@ class Guard:
         why = self._refuses(bundle, message)
         if why is not None:
             return refusal(message, why), False
+        if self.answer_after and (time.monotonic() > begun + self._third or _is_stuffed(message)):
+            # The server can be slow to hand over a message, or make it large.  An app would then have less time than
+            # its limit, and one record that takes a little longer would decide whether training fails.
+            text = "pausefl: a message took %.1f seconds to come, or is too large, so its app would not have its time"
+            log(WARNING, text, time.monotonic() - begun)
+            return refusal(message, "bad-request"), False
         ran = False
 
         def app(asked: Message, given: Context) -> Message:
@@ -194,6 +201,10 @@ class Guard:
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
 
 
+_MOST_BESIDE = 1 << 20
+"""Bytes of a message beside its model, with ``answer_after``."""
+
+
 class _HeldUpdate(PrivateUpdate):
     """The mod around an app in its box: a reply is made at a time that does not tell when, or how, training ended."""
 
@@ -205,6 +216,14 @@ class _HeldUpdate(PrivateUpdate):
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         return gate.train(request, model, train, hold=self._hold, more_memory=_COPIES * MOST_STATE)
+
+
+def _is_stuffed(message: Message) -> bool:
+    """Whether a message holds so much beside its model that reading it would take some of the app's time."""
+    if not message.has_content():
+        return False
+    records: list[Any] = [*message.content.config_records.values(), *message.content.metric_records.values()]
+    return bool(sum(record.count_bytes() for record in records) > _MOST_BESIDE)
 
 
 def time_limit_within(answer_after: float) -> float:

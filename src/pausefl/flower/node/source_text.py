@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import tokenize
 from io import BytesIO
-from pathlib import PurePosixPath
 
 from pausefl.errors import ConfigError
 
 _LONGEST = 200
-"""Letters of a line: what stands beyond them is out of sight on many screens."""
+"""Columns of a line: what stands beyond them is out of sight on many screens."""
+_BLANK = (
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
+)  # fmt: skip
+"""Letters that Unicode lets a screen leave out (Default_Ignorable_Code_Point), and the empty Braille pattern, where
+Python takes them for printable."""
+
+
+def is_source(name: str) -> bool:
+    """Whether Python can load a file of this name as source."""
+    return name.lower().endswith((".py", ".pyw"))
 
 
 def check_source(name: str, content: bytes) -> None:
@@ -18,11 +28,11 @@ def check_source(name: str, content: bytes) -> None:
     Python takes a single return for the end of a line, which a terminal does not, and after a form feed it counts
     indentation anew.  Marks of direction show code as a part of a comment (Boucher and Anderson, 2021).
     """
-    if PurePosixPath(name).suffix != ".py":
+    if not is_source(name):
         return
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n"), 1):
         text = line.decode(errors="replace").replace("\t", " ")
-        odd = next((letter for letter in text if letter == "\ufffd" or not letter.isprintable()), None)
+        odd = next((letter for letter in text if letter == "\ufffd" or not _is_shown(letter)), None)
         if odd is not None:
             raise ConfigError(
                 f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
@@ -41,8 +51,18 @@ def check_source(name: str, content: bytes) -> None:
 
 def source_marks(name: str, content: bytes) -> list[str]:
     """Return what a reader should look at in a source that is not refused."""
-    if PurePosixPath(name).suffix != ".py":
-        return []
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return ["WARNING: it is no text, so nobody can read it"]
+    if not is_source(name):
+        hidden = next((one for one in text if one not in "\n\r\t" and not _is_shown(one)), None)
+        return [] if hidden is None else [f"WARNING: it has a letter that a screen does not show ({hidden!a})"]
     marks = [] if content.removeprefix(b"\xef\xbb\xbf").isascii() else ["WARNING: it has letters that are not ASCII"]
-    longest = max(len(line) for line in content.decode(errors="replace").split("\n"))
-    return marks + ([f"WARNING: it has a line of {longest} letters"] if longest > _LONGEST else [])
+    longest = max(len(line.expandtabs(8)) for line in content.decode(errors="replace").split("\n"))
+    return marks + ([f"WARNING: it has a line of {longest} columns"] if longest > _LONGEST else [])
+
+
+def _is_shown(letter: str) -> bool:
+    """Whether a screen shows a letter: some are printable by name, and leave no mark."""
+    return letter.isprintable() and not any(first <= ord(letter) <= last for first, last in _BLANK)

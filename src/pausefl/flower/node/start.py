@@ -25,7 +25,7 @@ from pausefl.flower.node.supernode import check_options
 from pausefl.owner.noted_heads import ledger_files
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.second_note_place import other_ledgers
+from pausefl.owner.second_note_place import other_ledgers_warning
 from pausefl.system.mounts import forgetful_file_system
 
 _PATIENCE, _ENDING = 60.0, 30.0
@@ -77,13 +77,8 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
 
 def start_warnings(guard: Guard) -> list[str]:
     """Return what an owner should know before the node starts: a second budget, or what tells of the data."""
-    owner, found = read_owner(guard.owner), []
-    others = other_ledgers(owner.ledger_id)
-    if others:
-        found.append(
-            f"this user has {len(others)} other ledgers ({', '.join(others)[:200]}); if one of them is about the data "
-            "of this node, it is a second budget; retire it, and never use both"
-        )
+    owner = read_owner(guard.owner)
+    found = other_ledgers_warning(owner.ledger_id)
     if guard.answer_after and len(os.sched_getaffinity(0)) == 1:
         found.append(
             "this machine has only one processor, and an app can keep the node from using it, so --answer-after does "

@@ -22,6 +22,8 @@ from pausefl.flower.node.reviewed_apps import ReviewedApps
 
 _supernode: Any = import_module("flwr.supernode.cli.flower_supernode")
 _messages: Any = import_module("flwr.supernode.start_client_internal")
+_state: Any = import_module("flwr.supernode.nodestate.in_memory_nodestate").InMemoryNodeState
+_client: Any = import_module("flwr.supercore.protobuf.client").ProtobufClient
 _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfile", "ssl_keyfile", "ssl_ca_certfile")
 
 
@@ -51,10 +53,34 @@ def run_supernode(port: str, reviewed: str, *options: str) -> None:
     disable_process_dumping(strict=False)
     clean_log()
     read_reviewed_only(Path(reviewed))
+    hide_durations()
+    follow_no_redirects()
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.
     sys.argv = ["flower-supernode", *options, *own, "--host", "127.0.0.1", "--port", port]
     _supernode.flower_supernode()
+
+
+def hide_durations() -> None:
+    """Tell no server how long a task took: Flower sends it with every reply, to the microsecond."""
+    measure = _state.get_message_processing_duration
+
+    def nothing(state: Any, message_id: str) -> float:
+        measure(state, message_id)  # it also forgets what is old
+        return 0.0
+
+    _state.get_message_processing_duration = nothing
+
+
+def follow_no_redirects() -> None:
+    """Let no server send the SuperNode to other services of this machine or its network, to see what they answer."""
+    make = _client.__init__
+
+    def made(client: Any, *words: Any, **named: Any) -> None:
+        make(client, *words, **named)
+        client._client.follow_redirects = False
+
+    _client.__init__ = made
 
 
 def read_reviewed_only(reviewed: Path) -> None:

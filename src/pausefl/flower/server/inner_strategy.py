@@ -10,7 +10,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from pausefl.errors import InvalidValueError, require
+from pausefl.errors import InvalidValueError, StateFileError, require
 from pausefl.flower.protocol import record_of, view_of
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
@@ -104,8 +104,9 @@ def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> Non
     parts = _parts(inner)
     grouped: dict[tuple[int, str, str], dict[str, npt.NDArray[Any]]] = {}
     for key, array in state.items():
-        depth, form, attribute, name = key.split("|", 3)
-        grouped.setdefault((int(depth), form, attribute), {})[name] = np.array(array)
+        depth, form, attribute, name = _key_parts(key, len(parts))
+        _check_kept(parts[depth], attribute)
+        grouped.setdefault((depth, form, attribute), {})[name] = np.array(array)
     for (place, form, attribute), arrays in grouped.items():
         value: Any = arrays
         if form == "array":
@@ -115,6 +116,23 @@ def restore_inner(inner: Strategy, state: Mapping[str, npt.NDArray[Any]]) -> Non
         elif form == "record":
             value = record_of(arrays)
         setattr(parts[place], attribute, value)
+
+
+def _key_parts(key: str, count: int) -> tuple[int, str, str, str]:
+    depth, *rest = key.split("|", 3)
+    if len(rest) != 3 or not depth.isdecimal() or int(depth) >= count:
+        raise StateFileError(f"the checkpoint has {key[:80]!r}, which no inner strategy has; use another copy")
+    return int(depth), rest[0], rest[1], rest[2]
+
+
+def _check_kept(part: Strategy, attribute: str) -> None:
+    """Refuse what is no array of a strategy: a checkpoint from others must not set its noise or replace its methods."""
+    now = getattr(part, attribute, None)
+    if hasattr(type(part), attribute) or not (now is None or isinstance(now, np.ndarray | ArrayRecord | list | dict)):
+        raise StateFileError(
+            f"the checkpoint sets {attribute[:80]!r} of the inner strategy, which is a setting and no array; use "
+            "another copy"
+        )
 
 
 def _form(value: object) -> tuple[str, dict[str, npt.NDArray[Any]]]:

@@ -23,8 +23,9 @@ _TODO = {
 def missing(path: Path) -> LedgerError:
     """A ledger that is not there: nothing makes one in its place, because that would be a second budget."""
     return LedgerError(
-        f"ledger is {str(path)!r}, but there is no such file; check the path, or restore it with `pausefl ledger "
-        "restore`; create one with `pausefl owner init` or SqliteLedger.create only for data that never had a ledger"
+        f"ledger is {str(path)!r}, but there is no such file; check the path, or put back its newest backup with "
+        "`pausefl ledger restore LEDGER --from BACKUP`; create one with `pausefl owner init` or SqliteLedger.create "
+        "only for data that never had a ledger"
     )
 
 

@@ -157,6 +157,10 @@ def make_file(
     """
     if Path(f"{path}-journal").exists() and not path.exists():  # in this order: a ledger in use has its file first
         raise LedgerError(f"ledger is {str(path)!r}, but a journal of that name exists; use another file")
+    if not path.parent.is_dir():
+        raise LedgerError(
+            f"{str(path)!r} cannot be made, because there is no folder {str(path.parent)!r}; make it first"
+        )
     try:
         require_private_place(path, "ledger")
         remove_strays(path.parent, stem)

@@ -17,8 +17,8 @@ from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, chec
 from pausefl.privacy.schedule import SHAVE
 from pausefl.types import FloatArray
 
-_BLOCK = 1 << 20
-"""Numbers that are looked at together."""
+_BLOCK = 1 << 17
+"""Numbers that are looked at together: few enough for the memory that a gate holds, whatever training has taken."""
 _LEAST = 1e-280
 """A clip below it leaves nothing of a record: the grid would be finer than floats are."""
 MOST_RECORDS = 2**40
@@ -37,15 +37,16 @@ def clipped_sum(records: Update, bound: float, count: int, layers: Layers | None
     tensors = checked_tensors(records, layers, rows=True)
     rows = len(tensors[0])
     require(rows <= count, "records", rows, f"at most {count}, the public count", "give each record one row")
-    flat = [tensor.reshape(rows, -1) for tensor in tensors]
-    dimension = sum(part.shape[1] for part in flat)
+    dimension = sum(tensor.size // rows for tensor in tensors)
     if bound < _LEAST:
         return np.zeros(dimension)
     # A power of two; up to ``count`` rows of numbers up to ``bound`` then add up to less than 2^53 steps of it.
     grid = 2.0 ** (math.frexp(bound * count)[1] - 52)
     total, step = np.zeros(dimension), max(1, _BLOCK // dimension)
     for start in range(0, rows, step):
-        block = np.concatenate([part[start : start + step] for part in flat], axis=1, dtype=np.float64)
+        # Cut first: to lay out rows anew that lie in another order would take as much memory as all of them.
+        parts = [tensor[start : start + step] for tensor in tensors]
+        block = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1, dtype=np.float64)
         _clip_rows(block, bound)
         block /= grid
         # Towards zero: no row gets longer.

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import InvalidValueError, require
+from pausefl.errors import InvalidValueError, require, shown
 from pausefl.types import FloatArray
 
 Tensor: TypeAlias = npt.NDArray[Any]
@@ -58,7 +58,7 @@ class Layers:
         statistics = [name for name in model if name.rpartition(".")[2] in _STATISTICS]
         if statistics and batch_norm == "refuse":
             raise InvalidValueError(
-                f"batch_norm is 'refuse', but the model has {statistics[0]!r}; set it to 'keep-local' or 'noise'"
+                f"batch_norm is 'refuse', but the model has {shown(statistics[0])}; set it to 'keep-local' or 'noise'"
             )
         if batch_norm == "keep-local":
             prefixes = {name.rpartition(".")[0] for name in statistics}
@@ -116,7 +116,7 @@ def checked_tensors(update: Update, layers: Layers | None, *, rows: bool = False
     count = len(tensors[names[0]]) if rows and tensors[names[0]].ndim else 0
     for name, tensor in tensors.items():
         shape, wanted = tensor.shape, (count, *layers.shapes[name]) if rows else layers.shapes[name]
-        require(shape == wanted, f"shape of {name!r}", shape, f"{wanted}", "pass tensors with the model's shapes")
+        require(shape == wanted, f"shape of {shown(name)}", shape, f"{wanted}", "pass tensors with the model's shapes")
     return list(tensors.values())
 
 
@@ -145,10 +145,10 @@ def _plain(name: str, tensor: object) -> Tensor:
     """Return the tensor without the methods of a subclass, whose copies would not get the noise, or refuse it."""
     if not isinstance(tensor, np.ndarray) or isinstance(tensor, np.ma.MaskedArray):
         raise InvalidValueError(
-            f"{name} is a {type(tensor).__name__}, but must be a plain numpy array; convert it first"
+            f"{shown(name)} is a {type(tensor).__name__}, but must be a plain numpy array; convert it first"
         )
     tensor = np.asarray(tensor)
     if tensor.dtype != np.float32 and tensor.dtype != np.float64:  # asked here: to name a type takes long
-        require(False, f"type of {name!r}", str(tensor.dtype), "float32 or float64", "keep other tensors local")
-    require(tensor.size > 0, f"size of {name!r}", tensor.size, "1 or more", "leave empty tensors out of the model")
+        require(False, f"type of {shown(name)}", str(tensor.dtype), "float32 or float64", "keep other tensors local")
+    require(tensor.size > 0, f"size of {shown(name)}", tensor.size, "1 or more", "leave empty tensors out of the model")
     return tensor

@@ -51,8 +51,8 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
         f"Made with `{made_with}`: it computes verdicts and figures from runs. Intervals are 95 % over seeds "
         "(Student's t), and the two runs of a pair have the same seed. *Undecided* means that the interval includes "
         "values for the claim and values against it. *One seed says yes* (or *no*) means that there is only one pair "
-        "of runs, so there is no interval. *Too early* means that until that moment PAUSE has only tried clients and "
-        "has not chosen yet: it has taken fewer clients again than one round has members.",
+        "of runs, so there is no interval. *Too early* means that PAUSE was still trying out clients for the first "
+        "time: in some seed, fewer of its picks until then were repeated ones than one round has members.",
         "",
         *_on_the_correction([finding for _, findings in found for finding in findings]),
         *_coverage(evidence),

@@ -106,9 +106,9 @@ def _relative(pair: Pair, column: str, rounds: int) -> float:
 
 _TIME = (
     "We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. The "
-    f"accuracy at that time is the mean of the scores in the seconds before it, as many as {SMOOTH} rounds of PAUSE "
-    "take. The verdict is about that moment. The table also shows the mean lead until then. A negative lead means that "
-    "PAUSE is behind."
+    "accuracy at that time is the mean of the scores in a window before it, which is as long as "
+    f"{SMOOTH} rounds of PAUSE take. The verdict is about that moment. The table also shows the mean lead until then. "
+    "A negative lead means that PAUSE is behind."
 )
 _LEAK = "We compare the largest epsilon that any client has spent, seed by seed, at the last {} that all runs reach."
 _AXIS = (
@@ -124,9 +124,9 @@ _CLOSE = (
 TRAINED = (
     Claim(
         "No client ever leaks more than its budget.",
-        "We divide the largest spent epsilon in every round of every training run with privacy by the budget. The "
-        "schedules are made so that it cannot exceed 1, and the tests check that. Here we read it from what the runs "
-        "recorded. The top of the page says what one epsilon covers.",
+        "For every training run with privacy, we take the largest epsilon that a client has spent in any round, and "
+        "divide it by the budget. The schedules are made so that it cannot exceed 1, and the tests check that. Here we "
+        "read it from what the runs recorded. The top of the page says what one epsilon covers.",
         "",
         _budget_kept,
     ),
