@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,8 @@ METRICS = ("metrics.jsonl", "metrics.jsonl.gz")
 """A line per round, as a run writes it or as ``keep`` stores it."""
 
 _NUMBERS = ("seconds", "max_leakage", "median_leakage", "p90_leakage", "accuracy", "loss", "latency", "wasted")
+_LARGEST = 1e100
+"""No run gets near it, and sums and squares of such numbers are still finite."""
 
 
 def read_runs(folders: Iterable[Path]) -> list[RunData]:
@@ -91,6 +92,8 @@ def _damage_told(folder: Path) -> Iterator[None]:
         yield
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(f"{folder} holds a damaged run ({error}); delete it and run it again") from None
+    except RecursionError:
+        raise ConfigError(f"{folder} holds a damaged run (lists in lists without end); do not use it") from None
     except OSError as error:
         raise ConfigError(f"{folder} cannot be read ({error}); check the folder and its permissions") from None
 
@@ -165,10 +168,10 @@ def _check_summary(summary: Any, rounds: int) -> None:
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Say whether all are finite numbers, or nothing."""
+    """Say whether all are numbers of a size that can be reckoned with, or nothing."""
     if None in values:
         values = [value for value in values if value is not None]
-    return _of_kind(values, int, float) and all(map(math.isfinite, values))
+    return _of_kind(values, int, float) and all(-_LARGEST <= value <= _LARGEST for value in values)
 
 
 def _is_column(values: Any, count: int) -> bool:
