@@ -51,7 +51,17 @@ def test_the_steps_with_flower_are_the_same_on_both_pages() -> None:
     assert short <= whole and len(short) == 9
 
 
-@pytest.mark.parametrize("name", ["docs/flower.md", "docs/data-owner.md", "examples/flower-digits/README.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docs/flower.md",
+        "docs/data-owner.md",
+        "docs/node.md",
+        "docs/review-an-app.md",
+        "docs/owner-reference.md",
+        "examples/flower-digits/README.md",
+    ],
+)
 def test_links_lead_somewhere(name: str) -> None:
     page = ROOT / name
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
@@ -148,13 +158,15 @@ def test_the_table_beside_the_published_runs_is_what_the_committed_runs_say() ->
 
 def test_whoever_reviews_an_app_for_records_is_told_that_no_record_may_make_it_fail() -> None:
     """The noise of one record does not hide that the sum of all of them is missing."""
-    page = (ROOT / "docs" / "data-owner.md").read_text()
+    page = (ROOT / "docs" / "review-an-app.md").read_text()
     _, found, review = page.partition("So when you review an app")
-    assert found and "no single record can make the training fail" in review.partition("**Memory.**")[0]
+    assert found and "No single record can make the training fail" in review.partition("## Memory")[0]
 
 
 def test_whoever_limits_memory_is_told_to_keep_the_node_running() -> None:
     """With systemd's default the whole service ends when an app runs out of memory, and the server sees that."""
-    page = (ROOT / "docs" / "data-owner.md").read_text()
+    page = (ROOT / "docs" / "node.md").read_text()
     before, found, _ = page.partition("`MemoryMax`")
     assert found and "`OOMPolicy=continue`" in before
+    page = (ROOT / "docs" / "data-owner.md").read_text()
+    assert "**`OOMPolicy=continue` is needed.**" in page and "\nOOMPolicy=continue\n" in page
