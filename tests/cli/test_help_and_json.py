@@ -48,6 +48,7 @@ def test_every_command_argument_and_option_explains_itself(name: str, capsys: py
     code, out, _ = run(capsys, *name.split()[1:], "--help")
     assert code == 0
     assert "Usage: pausefl" in out
+    assert not any("\n" in part or "  " in part for part in command.help.split("\n\n"))  # typer would keep line ends
 
 
 def test_the_exit_codes_are_in_the_help_and_a_first_day_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

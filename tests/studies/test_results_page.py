@@ -23,7 +23,7 @@ def test_the_page_says_how_much_of_a_study_there_is_and_what_was_left_out(tmp_pa
     assert (
         "`small-noniid`: rounds: 3 to 4; seeds: 1 to 2; not run: `sa-pause`, `clustered`, `all (no privacy)` (" in page
     )
-    assert "Left out, because not finished: small-noniid/fastest/seed-1." in page
+    assert "not finished, so they are left out: small-noniid/fastest/seed-1." in page
     assert "## mine\n\n`mine`: rounds: 4; seeds: 1.\n" in page  # a study of one's own, after those that are built in
     assert "README.md" not in page and "claims.md" not in page  # there is neither
     assert "| fastest | 1 | 4 |" in page

@@ -1,4 +1,7 @@
-"""The command line: one module per command; every refusal is one line on stderr and exit code 2, never a traceback."""
+"""The command line: one module per command.
+
+Whatever pausefl refuses, it says why in one line on stderr and ends with exit code 2, never with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from pausefl.system.printable_text import printable
 app = typer.Typer(
     name="pausefl",
     help="Low-latency, privacy-aware client selection for federated learning.",
-    epilog="Exit codes: 0 means done. 1 means that an audit refuted the claim. 2 means that pausefl refused; one line "
-    "says why. 130 and 143 mean that it was interrupted.",
+    epilog="Exit codes: 0 means done. 1 means that an audit refuted a claim, that a repeated run differs, or that you "
+    "answered no. 2 means that pausefl refused, and one line says why. 130 and 143 mean that it was interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""``pausefl audit``: attack a shipped mechanism, or an owner's whole client, and print what it must have leaked."""
+"""``pausefl audit``: attack a mechanism, or an owner's whole client, and print how much it leaks at least."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def audit(
     ] = None,
     owner: Annotated[
         Path | None,
-        typer.Option(help="Attack the whole client of this owner's file instead. The attack uses a temporary copy."),
+        typer.Option(help="Attack the whole client of this owner's file instead. The audit uses a temporary copy."),
     ] = None,
     made_by: Annotated[
         str | None,
@@ -49,14 +49,17 @@ def audit(
         ),
     ] = None,
     source: Annotated[
-        _Source, typer.Option(click_type=click.Choice(get_args(_Source)), help="Which noise to attack.")
+        _Source,
+        typer.Option(
+            click_type=click.Choice(get_args(_Source)), help="Which noise to attack. Only secure noise is private."
+        ),
     ] = "both",
     runs: Annotated[
         int | None,
         typer.Option(
             min=100,
-            help="How many releases of each input judge the claim. The default is 40000, with --owner 4000, with "
-            "--app 500.",
+            help="How many releases of each input to make. The default is 40000. It is 4000 with --owner, and 500 "
+            "with --app.",
         ),
     ] = None,
     delta: Annotated[
@@ -66,7 +69,7 @@ def audit(
         float,
         typer.Option(
             click_type=click.FloatRange(0.5, 1.0, min_open=True, max_open=True),
-            help="The confidence of the lower bound.",
+            help="How sure the lower bound must be. For example, 0.99 means that it is wrong in at most 1 % of audits.",
         ),
     ] = 0.99,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the simulated noise.")] = 0,
@@ -79,9 +82,10 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack MECHANISM, or an owner's whole client, and print a lower bound on its epsilon.
+    """Attack MECHANISM, or an owner's whole client, and print how large its epsilon is at least.
 
-    For laplace, the bound is per coordinate. The exit code is 1 if the audit refutes the claim.
+    A mechanism bounds an update and adds noise to it. The audit tries to tell two inputs apart by what leaves. For
+    laplace, the printed bound is per coordinate. The exit code is 1 if the bound is above the epsilon that is claimed.
     """
     from pausefl.errors import ConfigError, require
 

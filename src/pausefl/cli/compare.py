@@ -1,4 +1,7 @@
-"""``pausefl compare``: policies side by side; ``run``, ``study`` and ``demo`` end with the same table."""
+"""``pausefl compare``: policies side by side.
+
+``run``, ``study`` and ``demo`` end with the same table.
+"""
 
 from __future__ import annotations
 

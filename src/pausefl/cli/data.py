@@ -1,4 +1,4 @@
-"""``pausefl data``: bring data sets in."""
+"""``pausefl data``: fetch data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ app.add_typer(data, name="data", rich_help_panel=TRAINING)
 def fetch(
     name: Annotated[
         str,
-        typer.Argument(help="mnist, fashion-mnist, cifar10, chem97 or chem97-schools.", autocompletion=complete_data),
+        typer.Argument(
+            help="The data set: mnist, fashion-mnist, cifar10, chem97 or chem97-schools.", autocompletion=complete_data
+        ),
     ],
     data_dir: DataDir = None,
 ) -> None:

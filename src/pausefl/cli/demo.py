@@ -1,4 +1,4 @@
-"""``pausefl demo``: training on handwritten digits, with the whole update protected and in the paper's unit."""
+"""``pausefl demo``: train on handwritten digits under every policy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def demo(
     jobs: Jobs = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Train 30 clients on handwritten digits under every policy; compare accuracy, time and leakage."""
+    """Train 30 clients on handwritten digits under every policy, and compare accuracy, time and leakage."""
     from pausefl.report.chart_base import require_charts
     from pausefl.report.policy_summary import by_policy, summarise
     from pausefl.report.report_files import write_page

@@ -1,4 +1,4 @@
-"""``pausefl ledger``: who leaked how much, what is left, can it be believed; copies of it, and how to stop."""
+"""``pausefl ledger``: read, verify, back up and close a ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pausefl.privacy.ledger.statement import Statement
 
 commands = typer.Typer(
-    name="ledger", help="Read, verify, back up and close the record of what has leaked.", no_args_is_help=True
+    name="ledger",
+    help="Read, verify, back up or close a ledger. It is the record of what has leaked.",
+    no_args_is_help=True,
 )
 app.add_typer(commands, rich_help_panel=PRIVACY)
 
@@ -37,7 +39,10 @@ def show(
     delta: Annotated[float, typer.Option(help="The delta of the tight bound, between 0 and 1.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
-    """Print for each subject what it has leaked, what is left, and how many releases it can still make."""
+    """Print for each subject what it has leaked, what is left, and how many releases it can still make.
+
+    A subject is the data of one owner, under the name by which the server knows it.
+    """
     from pausefl.privacy.ledger.statement import statement
 
     ledger = _open(path)
@@ -55,15 +60,16 @@ def show(
 def verify(
     path: At,
     head: Annotated[
-        str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
+        str | None, typer.Option(help="A head that this command printed earlier. The ledger must still contain it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash of the ledger, and compare it with its noted heads, as a node does.
+    """Check that no row of the ledger was edited, moved or removed, and that a node would accept it.
 
-    The exit code is 2 if a row was edited, moved or removed, or if a node would refuse the ledger.  Of a backup, and of
-    a ledger without any noted head, only the rows are checked: no node uses them. Keep the printed head in another
-    place too. With it, you can detect an older copy.
+    The command recomputes the hash of every row. Then it compares the ledger with its noted heads, as a node does. A
+    head is the hash of the last row. The exit code is 2 if a check fails. No node uses a backup, a ledger for a
+    simulation, or a ledger whose head is noted nowhere. So the command checks only the rows of these. Keep the printed
+    head in another place too. With it, you can detect an older copy.
     """
     from pausefl.owner.ledger_identity import check_newest
     from pausefl.owner.noted_heads import read_note, read_witness, witness_path
@@ -132,7 +138,8 @@ def retire(
     subject: Annotated[
         str | None,
         typer.Option(
-            help="Whose budget to spend. You need it only if neither the ledger nor the owner.toml beside it tells."
+            help="The subject to retire. You need this option only if the ledger has several subjects, or none and no "
+            "owner.toml beside it."
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
@@ -162,7 +169,10 @@ def backup(
     target: Annotated[Path, typer.Argument(help="The file of the copy. It must not exist yet.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check the ledger, and copy it to a new file.  Nothing can be charged to the copy; 'restore' puts it back."""
+    """Check the ledger, and copy it to a new file.
+
+    Nothing can be charged to the copy. To use it, put it in the ledger's place with 'restore'.
+    """
     ledger = _open(path)
     end = ledger.backup(target)
     _tell_end(ledger.id, end, as_json, f"wrote {target}: {end.rows} rows")
@@ -181,7 +191,10 @@ def restore(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a backup in the ledger's place, or accept a ledger that was moved.  Refuse a copy that misses a release."""
+    """Put a backup in the ledger's place, or accept a ledger that you moved.
+
+    The command refuses a copy in which a release is missing.
+    """
     from pausefl.owner.ledger_restore import restore_ledger
 
     ledger = restore_ledger(path, backup, releases)

@@ -1,4 +1,4 @@
-"""``pausefl node``: a data owner's node that runs reviewed apps only, each in a box, behind the owner's gate."""
+"""``pausefl node``: a data owner's node, which runs reviewed apps only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def review(
         bool, typer.Option("--yes", help="Do not ask for confirmation. Use this only if you have read the app's code.")
     ] = False,
 ) -> None:
-    """Show what is in an app, and let it run on this node if you agree.  Read its code first."""
+    """Show what is in an app, and put it on the list of reviewed apps if you agree.  Read its code first."""
     from pausefl.flower.node.bundle import left_out, load_bundle
 
     reviewed, bundle = _apps(owner, apps), load_bundle(app)
@@ -78,7 +78,7 @@ def withdraw(
     owner: Owner = None,
     apps: Apps = None,
 ) -> None:
-    """Take an app off the list.  From the next message on, it does not run any more."""
+    """Take an app off the list of reviewed apps.  From the next message on, it does not run any more."""
     gone = _apps(owner, apps).withdraw(sha256)
     typer.echo(printable(f"{gone.sha256}  {gone.publisher}/{gone.name} {gone.version} may not run any more"))
 
@@ -107,8 +107,8 @@ def start(
     answer_after: Annotated[
         float | None,
         typer.Option(
-            help="Send the answer of an app this many seconds after its task was launched. The server then does not "
-            "see how long the app took. Other answers leave after 10 seconds."
+            help="Send the answer of an app this many seconds after its task was launched. Then the server does not "
+            "see how long the app took. If no app ran for a task, its answer leaves after 10 seconds."
         ),
     ] = None,
     memory_limit: Annotated[
@@ -119,10 +119,14 @@ def start(
         typer.Option(help="Run apps as this user. Use it as root, on a machine that does not allow user namespaces."),
     ] = None,
     no_box: Annotated[
-        bool, typer.Option("--no-box", help="Run apps without the box. The node then prints what is not protected.")
+        bool, typer.Option("--no-box", help="Run apps without the box. The node prints what is not protected then.")
     ] = False,
 ) -> None:
-    """Start the SuperNode and the guarded executor.  When one of them ends, the command ends the other."""
+    """Start the node: Flower's SuperNode, and the executor, which runs the reviewed apps.
+
+    Each app runs in a box. In it, an app has no network, and can read only code and the folders of --data. When the
+    SuperNode or the executor ends, the command ends the other one too.
+    """
     from pausefl.flower.node.box import Box, code_folders
     from pausefl.flower.node.guard import QUICK, Guard, time_limit_within
     from pausefl.flower.node.reviewed_apps import ReviewedApps

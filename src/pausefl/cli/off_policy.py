@@ -1,4 +1,4 @@
-"""``pausefl off-policy``: what another policy's choices would have been worth in the rounds of a run."""
+"""``pausefl off-policy``: how another policy would have done in the rounds of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command shares: the words for common options, completion, the terminal, and help that click would lose."""
+"""What all commands share: common options, completion, and the terminal."""
 
 from __future__ import annotations
 
@@ -138,8 +138,11 @@ def terminal() -> Console:
 def finished(command: click.Command) -> click.Command:
     """Put commands into the order of a first day, and give arguments the help that was written for them.
 
-    (click 8.5 clears the help that typer 0.20 had set.)
+    (click 8.5 clears the help that typer 0.20 had set.)  A paragraph of help becomes one line, because typer would keep
+    the line ends of the source.
     """
+    if command.help:
+        command.help = "\n\n".join(" ".join(part.split()) for part in command.help.split("\n\n"))
     if isinstance(command, click.Group):
         command.commands = dict(sorted(command.commands.items(), key=lambda entry: _place(entry[0])))
         for inner in command.commands.values():

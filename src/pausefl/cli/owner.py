@@ -1,4 +1,4 @@
-"""``pausefl owner``: a data owner's own commands: begin, and see what the terms mean before anything leaves."""
+"""``pausefl owner``: set up a data owner, and check what its terms mean."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check(
 ) -> None:
     """Read the owner's file and the ledger as the client does, and say what the terms mean.
 
-    It charges nothing. The exit code is 2 if the client would refuse them.
+    The command charges nothing. The exit code is 2 if the client would refuse the file or the ledger.
     """
     from pausefl.owner.owner_check import check_owner
 

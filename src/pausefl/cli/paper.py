@@ -1,4 +1,4 @@
-"""``pausefl paper``: runs stored for others to check, and the pages that are made from them."""
+"""``pausefl paper``: store runs for others, and make pages from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Out: TypeAlias = Annotated[Path | None, typer.Option(help="Write the page here i
 
 @paper.command()
 def keep(folders: Folders, out: Annotated[Path, typer.Option(help="Folder for the copies.")]) -> None:
-    """Copy runs without their models and optimiser states. 'report', 'compare' and the pages can read the copies."""
+    """Copy runs without their models and optimiser states.
+
+    'report', 'compare' and the other commands of 'paper' can read the copies.
+    """
     from pausefl.runs.small_copies import keep as copy
 
     kept = copy(folders, out)
@@ -43,9 +46,9 @@ def check(
 ) -> None:
     """Compare runs that you repeated with the published ones, round by round.
 
-    Runs with the same settings, seed and code are compared over the rounds that both have. So you may repeat only the
-    first rounds. The exit status is 1 if a run differs. On another processor accuracies can differ a little, while
-    choices, clock and leakage stay the same. --within allows for that.
+    The command compares runs with the same settings, seed and code, over the rounds that both have. So you may repeat
+    only the first rounds. The exit code is 1 if a run differs. On another processor accuracies can differ a little,
+    while choices, clock and leakage stay the same. --within allows for that.
     """
     from pausefl.runs.read_folder import read_runs
     from pausefl.runs.repetition import repetitions
@@ -106,7 +109,9 @@ def field(
 @paper.command()
 def results(
     folder: Results,
-    out: Annotated[Path, typer.Option(help="The Markdown file to write; charts go to images/ beside it.")],
+    out: Annotated[
+        Path, typer.Option(help="The Markdown file to write. The charts go to the folder images beside it.")
+    ],
 ) -> None:
     """Write a page with the table and the main charts of each study in a folder."""
     from pausefl.studies.results_page import write_results

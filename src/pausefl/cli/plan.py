@@ -1,4 +1,4 @@
-"""``pausefl plan``: how to spend a budget before a run, and whether a model can learn under it."""
+"""``pausefl plan``: how to spend a budget, and whether a model can learn under it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ def plan(
     ] = 95.0,
     as_json: AsJson = False,
 ) -> None:
-    """Propose how many releases to make, with which epsilon and step, and say whether a model can learn from them."""
+    """Propose how to spend a budget, and say whether a model can learn under it.
+
+    A release is one update that a client sends. The plan says how many releases each client makes, with which epsilon,
+    and how large a step the server takes.
+    """
     from pausefl.privacy import suggest
 
     noised = _mechanism(mechanism, unit, delta)

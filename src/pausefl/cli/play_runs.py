@@ -1,4 +1,4 @@
-"""Runs behind a command: code of the user's own announced, a bar for each run, and a word when interrupted."""
+"""Play the runs of a command: announce the user's own code, and show progress."""
 
 from __future__ import annotations
 

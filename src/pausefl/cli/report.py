@@ -1,4 +1,4 @@
-"""``pausefl report``: runs as a page to look at, and as pictures."""
+"""``pausefl report``: a page with charts and tables of runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def report(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders that hold one run, the seeds of a run, or a whole study. Or the checkpoint of one Flower "
-            "server."
+            help="Folders that hold one run, the seeds of a run, or a whole study. You can pass the checkpoint of one "
+            "Flower server instead."
         ),
     ],
     out: Annotated[
@@ -48,7 +48,7 @@ def report(
         typer.Option(
             "--format",
             click_type=click.Choice(_FORMATS),
-            help="'html' writes one page. The others write a figure for a paper for each --only, in a file named like "
+            help="'html' writes one page. The other formats write a figure for each --only, to a file with the name of "
             "the chart.",
         ),
     ] = None,

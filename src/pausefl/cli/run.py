@@ -1,4 +1,4 @@
-"""``pausefl run``: one configuration, one or more seeds, resumable."""
+"""``pausefl run``: play one configuration, with one or more seeds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def run(
     config: Annotated[Path, typer.Argument(help="The TOML file of the run. Every key in it has a default.")],
     out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and the summary.")],
     overrides: Overrides = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Run this many seeds, counting up from run.seed.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run. The first one is run.seed.")] = 1,
     jobs: Jobs = 1,
     ray: Ray = None,
     data_dir: DataDir = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train under the virtual clock. If you call it again, it continues where it stopped."""
+    """Simulate the training of one configuration. If you call it again, it continues where it stopped."""
     from pausefl.runs.config import load_config
     from pausefl.runs.parallel import Task
 

@@ -1,4 +1,4 @@
-"""``pausefl study``: a figure of the paper, or a study of your own, in one command."""
+"""``pausefl study``: play a study of the paper or of your own."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def study(
 ) -> None:
     """Run every policy of a study and write its report. If you call it again, it continues where it stopped.
 
-    Some built-in studies end in a table of measurements instead of runs. --jobs and --data-dir have no effect on them,
-    and most of them begin again.
+    Some built-in studies end in a table of measurements instead of runs. --jobs and --data-dir have no effect on them.
+    If you call them again, most of them start from the beginning.
     """
     if listed:
         _list_studies(as_json)

@@ -1,4 +1,4 @@
-"""``pausefl tune``: several keys of a run or a study, searched for a stated aim."""
+"""``pausefl tune``: search for the best values of several keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def tune(
         Literal["seconds", "accuracy", "front"] | None,
         typer.Option(
             click_type=click.Choice(["seconds", "accuracy", "front"]),
-            help="What to search for. The default is seconds with --reach, accuracy with --most-leakage alone, and "
+            help="What to search for: the shortest time, the highest accuracy, or all trials that no other trial beats "
+            "in everything (the front). The default is seconds with --reach, accuracy with --most-leakage alone, and "
             "front otherwise.",
         ),
     ] = None,
@@ -78,9 +79,7 @@ def tune(
             min=1, help="How many seeds to run in each trial. The search compares the means over these seeds."
         ),
     ] = 1,
-    seed: Annotated[
-        int, typer.Option(min=0, help="The first of these seeds. Choose one that you use nowhere else.")
-    ] = _SEED,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed. Choose one that you use nowhere else.")] = _SEED,
     prune: Annotated[
         bool | None,
         typer.Option(
@@ -106,7 +105,7 @@ def tune(
         int,
         typer.Option(
             min=1,
-            help="How many processes to use. With more processes than --seeds, a second search may try other values.",
+            help="How many processes to use. If they are more than --seeds, a second search may try other values.",
         ),
     ] = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for the search. The default is runs/tune-NAME-KEYS.")] = None,
@@ -116,8 +115,8 @@ def tune(
 ) -> None:
     """Search for the best values of several keys. If you call it again, the search continues where it stopped.
 
-    It writes best.toml, a file for 'pausefl run', and report.html with the Pareto front. Call it again with more
-    --trials to search further. If --jobs is not larger than --seeds, the search always finds the same.
+    The command writes best.toml, a file for 'pausefl run', and report.html with all trials. Call it again with more
+    --trials to search further. If --jobs is not larger than --seeds, a second search finds the same values.
     """
     from pausefl.report.chart_base import require_charts
     from pausefl.report.report_files import write_page

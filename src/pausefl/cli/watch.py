@@ -1,4 +1,4 @@
-"""``pausefl watch``: one page in the browser that follows a run while it goes on."""
+"""``pausefl watch``: follow a run in the browser."""
 
 from __future__ import annotations
 

@@ -18,75 +18,89 @@ OURS, TOLD = "pause-auto", "fastest"
 
 USE_WHEN = {
     "fastest": "never in a real network: it shows what perfect knowledge of the network would gain",
-    "pause-auto": "when you want the shortest time to a good model and have no weights to set",
-    "rbcs-f": "when rounds should be short and every client is promised the same share of them",
-    "bsfl": "when budgets are no concern and you set the weights by hand",
-    "pause": "when you want to say yourself what speed, data and privacy are worth",
+    "pause-auto": "when you want the shortest time to a good model and do not want to set weights",
+    "rbcs-f": "when rounds should be short and every client is promised the same share of the rounds",
+    "bsfl": "when you do not care about budgets and you set the weights by hand",
+    "pause": "when you want to set the weights of speed, data and privacy yourself",
     "cs-ucb": "when all clients have the same kind of data and only speed counts",
-    "oort": "when losses may leave the clients un-noised; here they cost budget, and 6 runs fail",
-    "fedcs": "when rounds have a hard deadline and all clients hold the same kind of data",
-    "cs-ucb-q": "when each client is promised a share of the rounds that fits its data",
-    "tifl": "when clients fall into clear classes of speed and accuracies may leave them un-noised",
+    "oort": "when clients may send losses without noise; here losses cost budget, and 6 runs miss the target",
+    "fedcs": "when rounds have a hard deadline and all clients have the same kind of data",
+    "cs-ucb-q": "when each client is promised a share of the rounds in proportion to its data",
+    "tifl": "when clients fall into clear classes of speed and may send accuracies without noise",
     "clustered": "when data is very unequal and the network is so rough that nobody can know who is fast",
     "random": "as the baseline, and when you want to judge other policies later by your logs",
-    "refl": "when clients are rarely there and there is no time to measure them",
-    "rpow-d": "when losses may leave the clients un-noised and data is unequal; it asks for the fewest of them",
-    "afl": "when losses may leave the clients un-noised and every client must stay in reach",
-    "pow-d": "when losses may leave the clients un-noised, and asking before each round costs little",
-    "cpow-d": "as `pow-d`, when computing the loss of all data is too much work",
-    "all": "when clients are few, fast and always there; here it spends all budgets in a few rounds",
+    "refl": "when clients are rarely available and there is no time to measure them",
+    "rpow-d": "when clients may send losses without noise and data is unequal; it asks for the fewest losses",
+    "afl": "when clients may send losses without noise and every client must keep a chance to be picked",
+    "pow-d": "when clients may send losses without noise, and asking them before each round costs little",
+    "cpow-d": "like `pow-d`, when it is too much work to compute the loss of all data",
+    "all": "when there are few clients, all of them fast and always available; here it soon spends all budgets",
 }
 """A sentence for each policy, written by hand after reading the rows."""
 
 _INTRODUCTION = """\
-# The field: which policy, when privacy costs
+# Which policy is fastest when privacy costs
 
-Made with `{made_with}`. Every policy plays the same {settings} settings with the same {seeds} seeds. A client has the
-same budget for life under every policy: epsilon 10 for its whole update, or epsilon 1 for any one record (delta 1e-5).
-Some policies need losses or accuracies. They get them with noise, and the clients pay for them from that budget. [Which
-policy](policies.md) says what each of them needs.
+A policy is the rule that picks the clients of a round. This page compares all policies of pausefl. The command
+`{made_with}` makes it from the rows of the study `field`.
 
-The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A setting with a
-rough network has the same target as the one with a stable network. In a rough network clients come and go, some answers
-never arrive, and some clients become slower for ever. Seconds are those of the virtual clock, and a rehearsal counts.
-In the column *times as long*, a run that never gets to the target counts with the time of the longest run in that
-setting. This makes such a run look better
-than it is. `fastest` is told the true mean latencies, which nobody knows in a real network. So it only shows what would
-be possible, and is not ranked.
+Every policy plays the same {settings} settings with the same {seeds} seeds. A seed is the number from which all random
+numbers of a run follow. Under every policy a client has the same budget for its whole life: epsilon 10 if its whole
+update is protected, or epsilon 1 if single records are protected (delta 1e-5). [Units](units.md) explains epsilon and
+delta. Some policies need losses or accuracies from the clients. The clients send them with noise, and pay for them from
+the same budget. [Policies](policies.md) says what each policy needs.
 
-**`{ours}` is first in {ahead} of {settings} settings.** Its three numbers were chosen by trials on MNIST, which half of
-these settings use. [The rule was changed once](weights.md) after the runs of this page had been seen for the first
-time. With the rule before that change it was first in 11 of them.
+We measure the time to a target, in seconds of the simulator's clock:
+
+- The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A rough network
+  has the same target as the stable network.
+- In a rough network clients come and go, some answers never arrive, and some clients become slower for ever.
+- A rehearsal measures all clients before the first round. Its seconds count.
+- `fastest` is told the true mean latencies. Nobody knows these in a real network. So `fastest` only shows what would be
+  possible, and is not ranked.
+
+**`{ours}` is first in {ahead} of {settings} settings.** We chose its three numbers by trials on MNIST, and half of
+these settings use MNIST. We [changed the rule once](weights.md) after we had seen the first runs of this page. With
+the rule before that change, `{ours}` was first in 11 settings.
 
 ## All policies
 
-*Times as long*: how many times as long as `{ours}` a policy needs to the target, with the same seed (geometric mean
-over settings, 95 % interval over settings). *By chance*: if two policies were equally fast, how likely so large a
-difference would be (Student's t on logarithms, Holm's correction for {others} comparisons). *Worst tenth*: the accuracy
-on the tenth of the clients that the final model serves worst.
+The columns are:
+
+- *First in*: in how many settings the policy is first.
+- *Gets there*: how many runs reach the target.
+- *Times as long*: how many times as long as `{ours}` the policy needs to the target, with the same seed. This is the
+  geometric mean over settings, with its 95 % interval over settings. A run that never reaches the target counts with
+  the time of the longest run in that setting. So such a run looks better than it is.
+- *By chance*: how likely so large a difference would be if the two policies were equally fast. This is the p-value of
+  Student's t test on logarithms, with Holm's correction for {others} comparisons.
+- *Worst tenth*: the accuracy on the tenth of the clients that the final model serves worst.
 """.splitlines()
 
-_BY_SETTING = f"Seconds to the target. {EXPLAINED}"
+_BY_SETTING = f"The numbers are seconds to the target. {EXPLAINED}"
 
 _WHY_NOT = """\
-## Where pause-auto is not first, and the likely reason
+## Where pause-auto is not first, and possible explanations
 
-- **Rough network, whole update protected** (3 settings). A twentieth of all answers never arrives. With 15 members more
-  than half of the rounds wait for the deadline, whoever is chosen. So no choice makes rounds much shorter, and most
-  policies lie close together. With equal data `refl` is first: it needs no rehearsal. With unequal data `clustered` is
-  first: it draws the most even sample, while `pause-auto` gives up evenness for a speed that it does not get. In such a
-  network, ask more clients than you wait for (`server.over_select`, `server.close_after`).
-- **Unequal data, rough network, single records protected** (2 settings). Speed gains little here, too. Policies that
-  promise a share of the rounds (`rbcs-f`) or look for clients that the model serves badly (`rpow-d`, `afl`, `pow-d`)
-  use the data better. Protecting single records takes little noise, so a noised loss still says something.
+- **Rough network, whole update protected** (3 settings). One in twenty answers never arrives. With 15 clients per
+  round, more than half of the rounds wait until the deadline, whichever clients are picked. So no policy can make
+  rounds much shorter, and most policies are close together. With equal data `refl` is first, because it needs no
+  rehearsal. With unequal data `clustered` is first. It draws the most even sample of the data. `pause-auto` accepts a
+  less even sample to gain speed, but gains little here. In such a network, ask more clients than you wait for
+  (`server.over_select`, `server.close_after`).
+- **Rough network, unequal data, single records protected** (2 settings). Here, too, speed gains little. Some policies
+  use the data better: `rbcs-f` promises every client a share of the rounds, and `rpow-d`, `afl` and `pow-d` look for
+  clients that the model serves badly. To protect single records takes little noise, so a loss with noise is still
+  useful.
 - **Stable network, single records protected, Fashion-MNIST** (2 settings). `fedcs` with equal data and `oort` with
   unequal data are ahead by less than a second.
 
-Where the whole update is protected, `pow-d`, `rpow-d` and `afl` are behind `random` in every setting. They look at
-losses alone, and a client can afford only one bit per loss there. The budget that the bit costs is missing for updates.
-`oort` and `tifl` also look at speed. On the stable network their median time is shorter than that of `random`, though
-some of their runs with unequal data fail. On the rough network it is longer. `cpow-d` equals `pow-d` in all these
-runs, because their clients train on all of their data at once, so that one minibatch is all of it.
+Where the whole update is protected, `pow-d`, `rpow-d` and `afl` are slower than `random` in every setting. They look at
+losses alone. With this budget a client can afford only one bit per loss, and what the bit costs is missing for updates.
+`oort` and `tifl` also look at speed. In the stable network their median time is shorter than that of `random`, but some
+of their runs with unequal data miss the target. In the rough network their median time is longer. `cpow-d` equals
+`pow-d` in all these runs. `cpow-d` computes the loss of one minibatch, and here the clients train on all of their data
+at once, so one minibatch is all of the data.
 """.splitlines()
 
 

@@ -37,19 +37,32 @@ def write_results(folder: Path, page: Path, made_with: str) -> Path:
     evidence = gather(folder)
     commands = f" `{folder}/README.md` has the command behind each run." if (folder / "README.md").exists() else ""
     claims = page.parent / "claims.md"
-    judged = f" [Claims]({claims.name}) says what all this means for the paper's claims." if claims.exists() else ""
+    judged = f" [Claims]({claims.name}) says which claims of the paper hold in them." if claims.exists() else ""
     lines = [
         "# Results",
         "",
-        f"Made with `{made_with}`.{commands} In tables, ± is the "
-        f"standard deviation over seeds, *final* is the mean of the last {SMOOTH} rounds, *best* is the best single "
-        "score, and *largest leakage* is the most epsilon that any client has spent in any seed. In charts, accuracy "
-        f"is the mean of the last {SMOOTH} rounds, as in the paper. Lines are means over seeds, and bands reach from "
-        f"the lowest seed to the highest.{judged}",
+        f"This page shows the tables and the main charts of all studies.{judged}",
+        f"The command `{made_with}` makes the page.{commands}",
+        "",
+        "In the tables:",
+        "",
+        "- A *policy* is the rule that picks the clients of a round.",
+        "- A *seed* is the number from which all random numbers of a run follow. A number with ± is a mean over seeds",
+        "  with its standard deviation.",
+        "- *clock* is the time of the whole run, in seconds of the simulator's clock.",
+        f"- *final accuracy* is the mean accuracy of the last {SMOOTH} rounds. *best* is the highest accuracy of a "
+        "single round.",
+        "- *largest leakage* is the largest epsilon that any client has spent in any seed. The line *What leaks* above",
+        "  the table says what this epsilon covers. *Simulated noise* protects nobody.",
+        "- *picks of fast half* is the share of picks that went to the faster half of the clients.",
+        "",
+        f"In the charts, accuracy is the mean of the last {SMOOTH} rounds, as in the paper. Lines are means over "
+        "seeds. Bands reach from the lowest seed to the highest seed.",
         "",
     ]
     if evidence.unfinished:
-        lines += [f"Left out, because not finished: {', '.join(map(printable, evidence.unfinished))}.", ""]
+        unfinished = ", ".join(map(printable, evidence.unfinished))
+        lines += [f"These runs are not finished, so they are left out: {unfinished}.", ""]
     found, built_in = {*evidence.runs, *evidence.tables}, study_names()
     for name in [*(one for one in built_in if one in found), *sorted(found - set(built_in))]:
         study = load_study(name) if name in built_in else None
@@ -65,7 +78,7 @@ def _study(name: str, study: Study | None, evidence: Evidence, images: Path) -> 
         table = evidence.tables[name]
         said = [", ".join(filter(None, (f"`{printable(name)}`", table.kind.seeds_played(table.rows)))) + ".", ""]
         if name in PAGES:
-            said += [f"[This page]({PAGES[name]}) says what the study found.", ""]
+            said += [f"[Another page]({PAGES[name]}) says what this study found.", ""]
         prefix = "" if table.kind.kind == name else f"{name}-"  # two studies may measure the same
         return said + _pictures(
             write_images(table.kind.report(table.rows, name), images, formats=("png",), prefix=prefix)

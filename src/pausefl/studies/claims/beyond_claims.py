@@ -1,4 +1,4 @@
-"""Claims of our own, about what the paper does not have: aggregation that knows how noisy each update is."""
+"""Our own claims about aggregation that knows how noisy each update is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _peaks(evidence: Evidence) -> Iterator[Finding]:
     for name, pairs in _against_plain(evidence):
         matched, plain = ([_peak(run) for run in side] for side in zip(*pairs, strict=True))
         ahead = Estimate.of([one - other for one, other in zip(matched, plain, strict=True)])
-        figure = f"{np.mean(matched):.1f} % against {np.mean(plain):.1f} % with plain averaging: {ahead} points ahead"
+        figure = f"{np.mean(matched):.1f} % against {np.mean(plain):.1f} % with plain averaging: lead {ahead} points"
         yield Finding.compared(name, figure, ahead.above(-_PEAK_POINTS))
 
 
@@ -45,25 +45,27 @@ def _ends(evidence: Evidence) -> Iterator[Finding]:
         ends = [np.mean([_end(run) for run in side]) for side in zip(*pairs, strict=True)]
         rounds = min(len(matched.records) for matched, _ in pairs)
         figure = (
-            f"after {rounds} rounds {ends[0]:.1f} % (plain averaging: {ends[1]:.1f} %), {left} points above plain "
-            f"averaging's peak and {-own:.1f} below its own"
+            f"after {rounds} rounds {ends[0]:.1f} % (plain averaging: {ends[1]:.1f} %); {left} points above the peak "
+            f"of plain averaging, {-own:.1f} below its own peak"
         )
         yield Finding.compared(name, figure, left.above(-_END_POINTS))
 
 
 BEYOND = (
     Claim(
-        "Matched aggregation learns as well as plain averaging at its best.",
-        f"We compare the best mean of {SMOOTH} rounds of both, seed by seed. That of matched aggregation must be less "
-        f"than {_PEAK_POINTS:g} point below that of plain averaging.",
-        "Early releases carry little noise, so a server gains nothing by knowing the noise.",
+        "At its best, matched aggregation learns as well as plain averaging.",
+        "*Matched* aggregation gives noisy updates less weight, and makes smaller steps when updates become noisier "
+        "([simulator](simulator.md#averaging-that-knows-the-noise)). Plain averaging does not look at the noise. For "
+        f"both, we take the mean accuracy of {SMOOTH} rounds where it is highest. Matched aggregation must be less "
+        f"than {_PEAK_POINTS:g} point below plain averaging.",
+        "The first updates carry little noise. So it does not help the server to know the noise.",
         _peaks,
         before_runs=True,
     ),
     Claim(
         "With matched aggregation training does not collapse.",
-        f"The mean of the last {SMOOTH} rounds must be less than {_END_POINTS:g} points below the best that plain "
-        "averaging ever had, seed by seed, however noisy releases have become.",
+        f"We take the mean accuracy of the last {SMOOTH} rounds, when updates are noisiest. It must be less than "
+        f"{_END_POINTS:g} points below the highest mean accuracy of {SMOOTH} rounds with plain averaging (its *peak*).",
         "",
         _ends,
         before_runs=True,

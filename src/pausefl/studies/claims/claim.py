@@ -15,7 +15,7 @@ from pausefl.studies.evidence import Evidence
 Verdict: TypeAlias = Literal[
     "does not hold", "one seed says no", "too early", "undecided", "one seed says yes", "holds"
 ]  # fmt: skip
-"""From the worst to the best.  *Too early*: PAUSE has hardly taken a client twice."""
+"""From the worst to the best.  *Too early*: PAUSE was still trying out clients for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,14 @@ class Estimate:
 
     def __str__(self) -> str:
         if self.seeds == 1:
-            return f"{_round(self.mean)} (one seed)"
-        if math.isinf(self.half_width):
-            return f"{_round(self.mean)} (both seeds)"
-        return f"{_round(self.mean)} ± {_round(self.half_width)} ({self.seeds} seeds)"
+            return f"{self.short} (one seed)"
+        return f"{self.short} ({'both' if math.isinf(self.half_width) else self.seeds} seeds)"
+
+    @property
+    def short(self) -> str:
+        """The mean and its interval, without the number of seeds."""
+        known = self.seeds > 1 and math.isfinite(self.half_width)
+        return f"{_round(self.mean)} ± {_round(self.half_width)}" if known else _round(self.mean)
 
     def above(self, bound: float) -> Comparison:
         """Judge 'the mean is above the bound'; a single seed cannot decide, so it has verdicts of its own."""

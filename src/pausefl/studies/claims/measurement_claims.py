@@ -25,7 +25,7 @@ def _logarithmic(evidence: Evidence) -> Iterator[Finding]:
             factor = Estimate.of(
                 [(r["regret"] - r["at_half"]) / max(1e-12, r["at_half"] - r["at_quarter"]) for r in ends]
             )
-            figure = f"{setting}: at n = {last:,.0f} the last doubling added {factor} times the one before"
+            figure = f"{setting}: at n = {last:,.0f} the ratio is {factor}"
             yield Finding.compared(study, figure, factor.below(_LOG_GROWTH))
 
 
@@ -51,14 +51,14 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
             if judged:
                 said = "; ".join(figure for _, figure in judged)
                 slow_enough = [comparison for comparison, _ in judged]
-                yield Finding.compared(study, f"{method}: time grows like K to the {said}", *slow_enough)
+                yield Finding.compared(study, f"{method}: p is {said}", *slow_enough)
 
 
 def _grows_slowly_enough(rows: Rows, sizes: Sequence[float]) -> tuple[Comparison, str]:
     exponent = Estimate.of([_growth(rows, sizes, seed) for seed in _distinct(rows, "seed")])
     clients = np.array(sizes)
     ideal = growth(clients, clients * np.log(clients))
-    figure = f"{exponent} from K = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, where K log K itself grows like {ideal:.2f}"
+    figure = f"{exponent} from K = {sizes[0]:,.0f} to {sizes[-1]:,.0f} (K log K: {ideal:.2f})"
     return exponent.below(ideal + _MARGIN), figure
 
 
@@ -74,10 +74,7 @@ def _tailored(evidence: Evidence) -> Iterator[Finding]:
                 continue
             steps = min((s for s, _ in one), key=lambda s: abs(s - _STEPS))
             saved = Estimate.of([two[key] - one[key] for key in one if key[0] == steps])
-            figure = (
-                f"{reward}: after {steps:,.0f} steps the median gap on the tailored graph is smaller by {saved} "
-                "(negative: larger; a random set has a gap of 1)"
-            )
+            figure = f"{reward}: after {steps:,.0f} steps the gap is smaller by {saved}"
             yield Finding.compared(study, figure, saved.above(0.0))
 
 
@@ -93,31 +90,44 @@ def _distinct(rows: Rows, column: str) -> list[Any]:
 MEASURED = (
     Claim(
         "Regret grows logarithmically (Theorem 1).",
-        "Let n be the number of rounds. We divide the regret that the last doubling of n added by what the doubling "
-        "before added. The result is 1 if regret grows like log n, 1.41 if it grows like the root of n, and 2 if it "
-        f"grows like n. We ask for {_LOG_GROWTH} at most. This cannot tell log n from a very small power of n.",
-        "For a client that was timed T times, the exploration bonus is sqrt((m+1) ln n / T). It is far larger than the "
-        "differences of speed for as long as any training lasts. Regret grows logarithmically only when the bonus has "
-        "become small beside them.",
+        "A genie knows the mean speed of every client. The *regret* after n rounds is the value of the genie's choices "
+        "minus the value of PAUSE's choices. When n doubles, regret grows by some amount. We divide the amount of the "
+        "last doubling by the amount of the doubling before. This ratio is 1 if regret grows like log n, 1.41 if it "
+        f"grows like the square root of n, and 2 if it grows like n. It must be below {_LOG_GROWTH}. This test cannot "
+        "distinguish log n from a very small power of n.",
+        "PAUSE adds a bonus to the speed of a client that it rarely timed. After T timings, the bonus is "
+        "sqrt((m+1) ln n / T), where m clients take part in a round. In a training of usual length, the bonus is far "
+        "larger than the differences between the clients' speeds. Regret grows logarithmically only after the bonus "
+        "has become small beside these differences.",
         _logarithmic,
     ),
-    Claim("Regret stays below the bound of Theorem 1.", "We divide regret by the bound at every n.", "", _bounded),
+    Claim(
+        "Regret stays below the bound of Theorem 1.",
+        "We divide the regret by the bound at every n that was recorded. The largest result must not exceed 1.",
+        "",
+        _bounded,
+    ),
     Claim(
         "PAUSE chooses in O(K log K).",
-        "We fit K^p to the time of one choice among K clients, with m = K/5 members, but at most 1,000. The exponent "
-        f"p must not exceed that of K log K by more than {_MARGIN:g}. This must hold over all K, and over the last "
-        "factor of ten alone. Speed and score are independent, or opposed (the slower a client, the higher its score).",
-        "The time of one operation grows too, once the clients no longer fit into the processor's caches. Timings on a "
-        "busy machine also distort the fit.",
+        "We measure the time of one choice among K clients, and fit K^p to it. A round has K/5 members, but at most "
+        f"1,000. The exponent p must exceed the exponent of K log K by less than {_MARGIN:g}. This must hold over all "
+        "K, and over the last factor of ten alone. R1 is the paper's reward of averages, and R2 adds the penalty for "
+        "members of the same cluster. *Opposed* means that slower clients have higher scores. Elsewhere speed and "
+        "score are independent.",
+        "When the clients no longer fit into the processor's caches, every operation takes longer. A busy machine also "
+        "distorts the timings.",
         _complexity,
     ),
     Claim(
         "The tailored graph helps annealing.",
-        "The graph says which sets a chain can reach in one step. We compare the median gap to the optimum of one "
-        "chain on the paper's tailored graph and of one on the plain (vanilla) graph. Both chains have our temperature "
-        f"(from the data, far colder than the paper's), a random start and {_STEPS:,} steps.",
-        "The paper made the tailored graph so that a step is cheap, and so that the chain can reach every set with a "
-        "small temperature constant C. Its swaps are about the slowest member. But with alpha = 100 the scores decide.",
+        "Annealing goes from one set of clients to another in a chain of random steps. A graph says which sets it can "
+        "reach in one step. We compare one chain on the paper's tailored graph with one chain on the plain (vanilla) "
+        f"graph. Both start at a random set, make {_STEPS:,} steps, and have our temperature, which is far lower than "
+        "the paper's. The *gap* is the distance to the best value, and a random set has a gap of 1. The table shows by "
+        "how much the median gap is smaller on the tailored graph. A negative number means that it is larger.",
+        "On the tailored graph a step is cheap, and a chain can reach every set with a small temperature constant C. "
+        "That is what the paper made it for. The graph's swaps are about the slowest member. But with alpha = 100 the "
+        "scores decide which set is best, not the speed.",
         _tailored,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import fill
 
 from pausefl.studies.claims.beyond_claims import BEYOND
 from pausefl.studies.claims.claim import Claim, Finding
@@ -22,10 +23,38 @@ CLAIMS: tuple[Claim, ...] = (*TRAINED, *MEASURED, *OURS)
 _LOUD = {"does not hold": "**does not hold**"}
 _FOR = ("holds", "one seed says yes")
 _DEFINED = {True: "before its runs", False: "with or after its runs"}
+_WIDTH = 150
 _OUR_OWN = (
-    "Beyond the paper, these claims are our own. *Before its runs* means that the history of the project has the claim "
-    "before the runs that judge it. *With or after its runs* means that it does not. Then the runs may have suggested "
-    "the claim, and that it holds in them says less."
+    "These claims are our own. *Before its runs* means that the history of the project has the claim before the runs "
+    "that judge it. *With or after its runs* means that it does not. Then the runs may have suggested the claim, so it "
+    "says less that the claim holds in them."
+)
+_TERMS = (
+    "A **policy** is the rule that picks the clients of a round. PAUSE is the paper's policy, and SA-PAUSE is its "
+    "variant by simulated annealing. [Policies](policies.md) describes all of them.",
+    "A **study** is a group of runs that differ only in policy and seed. [Results](results.md) shows every study.",
+    "A **seed** is the number from which all random numbers of a run follow.",
+    "Comparisons are **paired**: we compare two runs with the same seed. Both have the same data, the same first model "
+    "and the same latencies of clients.",
+    "The **interval** is the 95 % interval over seeds (Student's t). For example, 2.5 ± 0.6 (10 seeds) is a mean of "
+    "2.5 over 10 seeds, with an interval from 1.9 to 3.1.",
+    "**Latency** and **seconds** are those of the simulator's clock.",
+    "**Leakage** is the largest epsilon that any client has spent. The table below says what an epsilon covers.",
+)
+_VERDICTS = (
+    "*holds*: the whole interval is on the side of the claim.",
+    "*does not hold*: the whole interval is on the other side.",
+    "*undecided*: the interval includes values for the claim and values against it.",
+    "*one seed says yes*, *one seed says no*: there is only one pair of runs, so there is no interval.",
+    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed, it had picked clients "
+    "again fewer times than a round has members.",
+)
+_COVERAGE = (
+    "Epsilon measures how much leaks: the smaller it is, the less. [Units](units.md) explains it. *Per coordinate* "
+    "means for each single number of an update. *Whole update (d = …)* is the epsilon of all d numbers of an update "
+    "together. The linf norm is the largest of these numbers without its sign, and the l2 norm is the length of the "
+    "whole list. *zCDP* is a way to add up the epsilons of many releases. *Simulated noise* is good for experiments "
+    "only. It protects nobody."
 )
 
 
@@ -48,21 +77,24 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
     lines = [
         "# The paper's claims, measured",
         "",
-        f"Made with `{made_with}`: it computes verdicts and figures from runs. Intervals are 95 % over seeds "
-        "(Student's t), and the two runs of a pair have the same seed. *Undecided* means that the interval includes "
-        "values for the claim and values against it. *One seed says yes* (or *no*) means that there is only one pair "
-        "of runs, so there is no interval. *Too early* means that PAUSE was still trying out clients for the first "
-        "time: in some seed, fewer of its picks until then were repeated ones than one round has members.",
+        _wrapped(
+            "This page says which claims of the paper about PAUSE hold in our runs, and which do not. Claims of our "
+            f"own follow. The command `{made_with}` computes every verdict and every figure from the runs."
+        ),
         "",
-        *_on_the_correction([finding for _, findings in found for finding in findings]),
+        *_how_to_read([finding for _, findings in found for finding in findings]),
         *_coverage(evidence),
+        "## Overview: the paper's claims",
+        "",
         *_overview(paper),
     ]
     if ours:
-        lines += [_OUR_OWN, "", *_overview(ours)]
+        lines += ["## Overview: beyond the paper", "", _wrapped(_OUR_OWN), "", *_overview(ours)]
+    before: Claim | None = None
     for claim, findings in (*paper, *ours):
         beyond = "Beyond the paper: " if claim in OURS else ""
-        lines += [f"## {beyond}{claim.text}", "", f"*Tested:* {claim.test}", ""]
+        test = "As for the claim above." if before and claim.test == before.test else claim.test
+        lines += [f"## {beyond}{claim.text}", "", _wrapped(f"*Tested:* {test}"), ""]
         if claim.before_runs is not None:
             lines += [f"*Defined:* {_DEFINED[claim.before_runs]}.", ""]
         if findings:
@@ -75,7 +107,10 @@ def claims_page(evidence: Evidence, made_with: str) -> str:
             lines.append("Not yet run.")
         lines.append("")
         if claim.explanation and any(f.verdict not in _FOR for f in findings):
-            lines += [f"*Possible explanation:* {claim.explanation}", ""]
+            same = before and claim.explanation == before.explanation
+            why = "As for the claim above." if same else claim.explanation
+            lines += [_wrapped(f"*Possible explanation:* {why}"), ""]
+        before = claim
     return "\n".join(lines)
 
 
@@ -89,23 +124,58 @@ def _overview(claims: Sequence[tuple[Claim, Sequence[Finding]]]) -> list[str]:
     return [head, rule, *rows, ""]
 
 
-def _on_the_correction(findings: Sequence[Finding]) -> list[str]:
-    """Say which comparisons are corrected together, why, and how many verdicts survive."""
+def _how_to_read(findings: Sequence[Finding]) -> list[str]:
+    """Explain the words of the page once: terms, verdicts and the correction; say how many verdicts survive."""
     settled = [finding for finding in findings if decided(finding)]
+    family = comparisons(findings)
     return [
-        "Of twenty intervals, one misses by chance. So there is a second verdict, after Holm's correction. All "
-        f"comparisons on this page that have at least two seeds are one family, {comparisons(findings)} in all, "
-        "because a reader looks through the whole page for what holds. The p-values are two-sided, from the t test "
-        "behind the intervals. If differences between seeds are about normal, the chance that luck made even one "
-        "of the verdicts that *survive* is at most 5 %. A verdict that does not survive is undecided. That does not "
-        "refute it: it needs more seeds. *No test* means that there is nothing to correct, because recorded numbers "
-        "were only checked, there is one seed, or it is too early. No correction helps where a claim or more seeds "
-        "were added after a look at the runs. `results/README.md` names such seeds. The sentences of the paper were "
-        "there before our runs. How we test them was in part settled after the first runs had been seen.",
+        f"**Comparisons decided {len(settled)} verdicts. {sum(map(survives, settled))} survive the correction.**",
         "",
-        f"**Of {len(settled)} verdicts that comparisons decided, {sum(map(survives, settled))} survive.**",
+        "## How to read this page",
+        "",
+        *(_wrapped(term, "- ") for term in _TERMS),
+        "",
+        "The **verdicts** are:",
+        "",
+        *(_wrapped(verdict, "- ") for verdict in _VERDICTS),
+        "",
+        "Some claims need no interval, because they are only checked against recorded numbers.",
+        "",
+        _wrapped(
+            "There is a second verdict **after correction**. By chance, one in twenty 95 % intervals misses the true "
+            f"value. This page has {family} comparisons with at least two seeds, so some verdicts may be chance. "
+            f"Holm's correction allows for all {family} together, because a reader looks through the whole page for "
+            "what holds."
+        ),
+        "",
+        *(
+            _wrapped(said, "- ")
+            for said in (
+                "*survives*: the verdict stays the same. If the differences between seeds are about normally "
+                "distributed, the chance that even one surviving verdict is wrong is at most 5 %.",
+                "*undecided*: the verdict does not survive. This does not refute it. It needs more seeds.",
+                "*no test*: there is nothing to correct, because recorded numbers were only checked, there is only one "
+                "seed, or it is too early.",
+                "*p* is the corrected p-value of the two-sided t test behind the interval. A verdict survives if p is "
+                "below 0.05.",
+            )
+        ),
+        "",
+        _wrapped(
+            "No correction helps where somebody added a claim or seeds after seeing runs. `results/README.md` names "
+            "such seeds. The paper made its claims before our runs. But we chose some of our tests of them after we "
+            "had seen the first runs."
+        ),
         "",
     ]
+
+
+def _wrapped(text: str, mark: str = "") -> str:
+    """Return a paragraph, or an item of a list, in lines that an editor can show."""
+    indent = " " * len(mark)
+    return fill(
+        text, _WIDTH, initial_indent=mark, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _after_correction(finding: Finding) -> str:
@@ -130,9 +200,14 @@ def _coverage(evidence: Evidence) -> list[str]:
             for run in seeds.values():
                 if run.settings.privacy.enabled:
                     said.setdefault(str((run.summary or {}).get("guarantee")), set()).add(study)
-    lines = [f"What leaks, in {', '.join(sorted(studies))}: {text}.\n" for text, studies in said.items()]
+    lines = []
+    if said:
+        lines += ["## What epsilon covers in these runs", "", _wrapped(_COVERAGE), ""]
+        lines += ["| studies | guarantee |", "|---|---|"]
+        lines += [f"| {', '.join(sorted(studies))} | {text} |" for text, studies in said.items()]
+        lines.append("")
     if evidence.unfinished:
-        lines.append(f"Not finished, and left out: {', '.join(evidence.unfinished)}.\n")
+        lines += [f"These runs are not finished, so they are left out: {', '.join(evidence.unfinished)}.", ""]
     return lines
 
 

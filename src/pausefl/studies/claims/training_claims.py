@@ -25,7 +25,7 @@ def _budget_kept(evidence: Evidence) -> Iterator[Finding]:
         ]
         if shares:
             verdict: Verdict = "holds" if max(shares) <= 1.0 + _ROUNDING else "does not hold"
-            yield Finding(study, verdict, f"at most {max(shares):.4f} of a budget spent, {len(shares)} runs")
+            yield Finding(study, verdict, f"at most {max(shares):.4f} of the budget, in {len(shares)} runs")
 
 
 def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
@@ -35,11 +35,11 @@ def _more_accurate_than(other: str) -> Callable[[Evidence], Iterable[Finding]]:
             leads = [lead for pair in pairs if len(lead := leads_of(pair, end, width))]
             if leads:
                 last, mean = Estimate.of([lead[-1] for lead in leads]), Estimate.of([lead.mean() for lead in leads])
-                of_seeds = f", in {sum(lead[-1] > 0 for lead in leads)} of {len(leads)} seeds" if len(leads) > 1 else ""
+                of_seeds = f", ahead in {sum(lead[-1] > 0 for lead in leads)} of them" if len(leads) > 1 else ""
                 ahead = float(np.mean([(lead > 0).mean() for lead in leads]))
                 figure = (
-                    f"after {end:.0f} s (mean of {min(width, end):.1f} s): {last} points ahead{of_seeds}; "
-                    f"mean lead until then {mean}, ahead for {ahead:.0%} of the time"
+                    f"lead after {end:.0f} s: {last}{of_seeds}; mean lead {mean.short}, ahead for {ahead:.0%} of the "
+                    f"time (window: {min(width, end):.1f} s)"
                 )
                 yield _unless_early(Finding.compared(study, figure, last.above(0.0)), pairs, "seconds", end)
 
@@ -60,7 +60,8 @@ def _leaks_less_than(other: str, axis: Axis) -> Callable[[Evidence], Iterable[Fi
             last = Estimate.of([values[-1] for values in less])
             lower = float(np.mean([(values > 0).mean() for values in less]))
             place = f"at round {end:.0f}" if axis == "round" else f"after {end:.0f} s"
-            figure = f"{place}: {last} epsilon less (negative: more), less for {lower:.0%} of the way"
+            share = f"in {lower:.0%} of the rounds" if axis == "round" else f"for {lower:.0%} of the time"
+            figure = f"{place}: {last}; PAUSE leaks less {share}"
             yield _unless_early(Finding.compared(study, figure, last.above(0.0)), pairs, axis, end)
 
     return judge
@@ -70,7 +71,11 @@ def _same_leakage(evidence: Evidence) -> Iterator[Finding]:
     for study, pairs in evidence.pairs("all", "fastest"):
         gaps = [_largest_gap(*pair) for pair in pairs]
         verdict: Verdict = "holds" if all(gap <= _ROUNDING for gap in gaps) else "does not hold"
-        yield Finding(study, verdict, f"largest difference in any round {max(gaps):.2g}, pairs: {len(pairs)}")
+        yield Finding(
+            study,
+            verdict,
+            f"largest difference {max(gaps):.2g}, in {len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'}",
+        )
 
 
 def _largest_gap(one: RunData, two: RunData) -> float:
@@ -90,7 +95,7 @@ def _close_to_pause(annealed: str) -> Callable[[Evidence], Iterable[Finding]]:
                 time = Estimate.of([_relative(pair, "seconds", rounds) for pair in pairs])
                 leakage = Estimate.of([_relative(pair, "max_leakage", rounds) for pair in pairs])
                 figure = (
-                    f"after {rounds} rounds against pause: accuracy {points} points, time {time} %, leakage {leakage} %"
+                    f"after {rounds} rounds: accuracy {points} points, time {time.short} %, leakage {leakage.short} %"
                 )
                 share = 100 * _CLOSE_SHARE
                 close = points.within(_CLOSE_POINTS), time.within(share), leakage.within(share)
@@ -105,28 +110,32 @@ def _relative(pair: Pair, column: str, rounds: int) -> float:
 
 
 _TIME = (
-    "We compare the test accuracy of both, seed by seed, at the time where the shortest of these runs ends. The "
-    "accuracy at that time is the mean of the scores in a window before it, which is as long as "
-    f"{SMOOTH} rounds of PAUSE take. The verdict is about that moment. The table also shows the mean lead until then. "
-    "A negative lead means that PAUSE is behind."
+    "We compare the test accuracy of both policies at one moment: when the shortest of these runs ends. The accuracy "
+    f"at a moment is the mean of the scores in a window before it. The window is as long as {SMOOTH} rounds of PAUSE "
+    "take. The *lead* is the accuracy of PAUSE minus that of the other policy, in points. So a negative lead means "
+    "that PAUSE is behind. The verdict is about the lead at that moment. The table also shows the mean lead until then."
 )
-_LEAK = "We compare the largest epsilon that any client has spent, seed by seed, at the last {} that all runs reach."
+_LEAK = (
+    "We compare the leakage at the last {} that all runs reach. The table shows by how much epsilon PAUSE leaks less. "
+    "A negative number means that PAUSE leaks more."
+)
 _AXIS = (
-    " The paper draws leakage against rounds for i.i.d. data in the small network, and against time for the rest. We "
-    "judge every study by both."
+    " For equal data in the small network, the paper draws leakage against rounds, and otherwise against time. We "
+    "judge every study by rounds here, and by seconds in the claims about leakage per second."
 )
-_FEW = "Single training runs differ by points of accuracy in either direction, so a few seeds decide little."
+_FEW = "Two training runs can differ by some points of accuracy for no reason but chance. So a few seeds decide little."
 _CLOSE = (
-    f"After the same number of rounds, the two must be within {_CLOSE_POINTS:g} points of accuracy (mean of {SMOOTH} "
-    f"rounds) and {_CLOSE_SHARE:.0%} of time and of leakage. "
+    "We compare SA-PAUSE with PAUSE after the same number of rounds. The accuracy (mean of "
+    f"{SMOOTH} rounds) must differ by less than {_CLOSE_POINTS:g} points. Time and leakage must differ by less than "
+    f"{_CLOSE_SHARE:.0%}. A positive number means that SA-PAUSE has more. "
 )
 
 TRAINED = (
     Claim(
         "No client ever leaks more than its budget.",
-        "For every training run with privacy, we take the largest epsilon that a client has spent in any round, and "
-        "divide it by the budget. The schedules are made so that it cannot exceed 1, and the tests check that. Here we "
-        "read it from what the runs recorded. The top of the page says what one epsilon covers.",
+        "For every training run with privacy, we take the largest epsilon that any client has spent, and divide it by "
+        "the budget. The result must not exceed 1. The schedules cannot spend more by construction, and unit tests "
+        "check that. This claim checks what the runs recorded.",
         "",
         _budget_kept,
     ),
@@ -137,20 +146,22 @@ TRAINED = (
             (
                 "clustered sampling",
                 "clustered",
-                "Clustered sampling weighs every client by its data in each round, so its updates are less biased. "
-                "The time that PAUSE gains must outweigh that. " + _FEW,
+                "In each round of clustered sampling, every client counts in proportion to its data. So the updates "
+                "are less biased. PAUSE must gain enough time to make up for that. " + _FEW,
             ),
             (
                 "the fastest clients",
                 "fastest",
-                "The fastest clients play many rounds per second and lead at first. They soon spend their budgets, "
-                "and then they send mostly noise. Where the common time ends before that, they are still ahead.",
+                "The fastest clients finish many rounds per second, so they lead at first. They soon spend their "
+                "budgets, and then they send mostly noise. If the comparison is before that moment, they are still "
+                "ahead.",
             ),
             (
                 "all clients with privacy",
                 "all",
-                "All clients together average away most of the noise, and lead as long as their budgets last. Then "
-                "their accuracy collapses. Where the common time ends before that, they are still ahead.",
+                "The mean over all clients contains little noise. So the policy `all` leads until the budgets are "
+                "nearly spent. Then its accuracy collapses. If the comparison is before that moment, all clients "
+                "together are still ahead.",
             ),
         )
     ),
@@ -158,8 +169,8 @@ TRAINED = (
         Claim(
             f"PAUSE leaks less per round than {name}.",
             _LEAK.format("round") + _AXIS,
-            "The largest leakage is that of the client picked most often. PAUSE spreads picks evenly over data, not "
-            "over clients: with unequal data sizes, clients with much data are picked more often.",
+            "The client that was picked most often has the largest leakage. PAUSE picks clients in proportion to their "
+            "data. So if clients have unequal amounts of data, PAUSE picks those with much data more often.",
             _leaks_less_than(other, "round"),
         )
         for name, other in (("random selection", "random"), ("clustered sampling", "clustered"))
@@ -167,31 +178,32 @@ TRAINED = (
     *(
         Claim(
             f"PAUSE leaks less per second than {name}.",
-            _LEAK.format("second") + _AXIS,
-            "PAUSE's rounds are shorter, so it plays more of them per second, and each costs budget.",
+            _LEAK.format("second"),
+            "PAUSE's rounds are shorter. So it plays more rounds per second, and each round costs budget.",
             _leaks_less_than(other, "seconds"),
         )
         for name, other in (("random selection", "random"), ("clustered sampling", "clustered"))
     ),
     Claim(
-        "Taking all clients and taking the fastest leak alike.",
-        "We take the largest spent epsilon of both in each round, and the largest difference over all rounds.",
+        "Taking all clients leaks as much as taking the fastest clients.",
+        "We compare the leakage of both policies in each round. The largest difference over all rounds must be 0, "
+        "except for rounding.",
         "",
         _same_leakage,
     ),
     Claim(
         "SA-PAUSE is close to PAUSE.",
-        _CLOSE
-        + "This is our annealer: its temperature comes from the data, and it starts again where a chain is stuck.",
-        "Once the two differ in a single choice, they pick different clients from then on. " + _FEW,
+        _CLOSE + "This is our annealer. It takes its temperature from the data, and starts again where a chain is "
+        "stuck.",
+        "After the first round in which the two choose differently, they have different histories and go on choosing "
+        "differently. " + _FEW,
         _close_to_pause("sa-pause"),
     ),
     Claim(
         "SA-PAUSE as published is close to PAUSE.",
-        _CLOSE
-        + "This is one chain from a random set, at the paper's temperature: C / 30, where C comes from the largest "
-        "range that the reward can have.",
-        "With alpha = 100 that temperature is far above the differences between sets, so the chain walks almost at "
+        _CLOSE + "This is the paper's annealer: one chain that starts at a random set. Its temperature is C / 30, "
+        "where C follows from the largest range that the reward can have.",
+        "With alpha = 100, this temperature is far above the differences between sets. So the chain walks almost at "
         "random.",
         _close_to_pause("sa-pause-as-published"),
     ),

@@ -1,4 +1,4 @@
-"""Claims of our own about what is protected: that models learn while single records are, and what each unit costs."""
+"""Our own claims about the unit of privacy: models learn while single records are protected, and what units cost."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _sooner(evidence: Evidence) -> Iterator[Finding]:
         seconds = [(one.column("seconds")[-1], two.column("seconds")[-1]) for one, two in pairs]
         ahead = Estimate.of([two - one for one, two in seconds])
         means = [np.mean(side) for side in zip(*final_scores(pairs), strict=True)]
-        reached = f"; {means[0]:.1f} % against {means[1]:.1f} %" if means else ""
+        reached = f"; accuracy {means[0]:.1f} % against {means[1]:.1f} %" if means else ""
         figure = f"{ahead} s sooner{reached}"
         yield Finding.compared(study, figure, ahead.above(0.0))
 
@@ -82,22 +82,22 @@ def _sooner(evidence: Evidence) -> Iterator[Finding]:
 UNIT_CLAIMS = (
     Claim(
         "A model learns while every single record is protected, under a lifetime epsilon of 1 or less.",
-        f"The accuracy must be above {_KEPT:.0%} of that without noise, seed by seed, in `pausefl study units`.",
-        "The noise of a client is divided by its number of records. So small clients with small budgets have the most "
-        "noise.",
+        f"We divide the accuracy with noise by the accuracy without noise. The result must be above {_KEPT:.0%}.",
+        "The noise of a client is divided by its number of records. So clients with few records and small budgets have "
+        "the most noise.",
         _learns,
         before_runs=True,
     ),
     Claim(
         "At the same epsilon, protecting single records costs less accuracy than protecting whole updates.",
-        "We compare the accuracy under both units, with the same data, clients and epsilon, seed by seed.",
-        "With many small clients a direction of a whole update is worth as much as a sum over few records.",
+        "We compare the accuracy with both units of privacy. Data, clients and epsilon are the same.",
+        "With many small clients, the direction of a whole update says as much as a sum over a few records.",
         _costs_less,
         before_runs=True,
     ),
     Claim(
         "Where single records are protected, PAUSE spends all budgets sooner than random choice.",
-        "We compare the seconds until the last round, seed by seed.",
+        "We compare the seconds until all budgets are spent, which is after the last round.",
         "",
         _sooner,
         before_runs=False,  # it was committed half a minute before its runs, which had been played by then
