@@ -106,7 +106,8 @@ def init(
     where, file, ledger, copy = (quote(str(path)) for path in made)
     typer.echo(f"made {file}. Read it, change it if you must, then run: pausefl owner check {file}")
     typer.echo(
-        f"{done} {ledger} (id {owner.ledger_id}). Back it up every week while the node is on: pausefl ledger backup {ledger} {copy}"
+        f"{done} {ledger} (id {owner.ledger_id}). Back it up every week while the node is on: "
+        f"pausefl ledger backup {ledger} {copy}"
     )
     for warning in other_ledgers_warning(owner.ledger_id):
         typer.echo(f"WARNING: {warning}")
