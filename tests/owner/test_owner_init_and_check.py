@@ -276,6 +276,8 @@ def test_what_is_given_by_mistake_is_named(
     assert code == 2 and "is a database, not a TOML file" in error
     _, told, _ = called(capsys, "owner", "init", tmp_path / "b", "--name", "b / ü")
     assert f"WARNING: this user has another ledger ({SqliteLedger(tmp_path / 'a' / 'ledger.db').id})" in told
+    _, more, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "c")
+    assert re.search(rf"2 other ledgers .*: 'b / ü' at '{tmp_path}/b/ledger.db' on \d{{4}}-\d\d-\d\d", more)
     assert re.search(r"ledger backup \S+ b-\d{4}-\d\d-\d\d\.db\n", told)
     for arguments, words in (
         ([tmp_path / "none.db"], "pass the newest backup of it with --from BACKUP"),
@@ -439,6 +441,41 @@ def test_a_new_ledger_in_another_place_is_not_taken_up(tmp_path: Path) -> None:
     (tmp_path / "two" / "owner.toml").unlink()
     with pytest.raises(PauseError, match="an older copy, or it was moved"):
         init_owner(tmp_path / "two", "clinic")
+
+
+@pytest.fixture(autouse=True)
+def state_of_this_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test be the first of its user: no name gets a second ledger."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+def test_no_name_gets_a_second_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even if the first one is lost with its folder: nothing else would notice that it was there."""
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")[0] == 0
+    for lost in (False, True):
+        if lost:
+            shutil.rmtree(tmp_path / "one")
+        for folder in ("one", "two"):
+            code, _, err = called(capsys, "owner", "init", tmp_path / folder, "--name", "clinic")
+            assert code == 2 and not (tmp_path / "two").exists() and (tmp_path / "one").exists() is not lost
+            if lost or folder == "two":
+                assert f"has made a ledger for 'clinic' before, at '{tmp_path}/one/ledger.db' on 2" in err
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "trial")[0] == 0
+
+
+@pytest.mark.parametrize("about", [None, "", "[" * 99_999, '{"name": 1, "path": 2}', '{"odd": 3}'])
+def test_a_ledger_of_which_no_name_is_known_is_named_by_its_id(
+    about: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")
+    first = read_owner(tmp_path / "one" / "owner.toml").ledger_id
+    [file] = Path(os.environ["XDG_STATE_HOME"]).rglob(f"{first}.about")
+    if about is None:
+        file.unlink()
+    else:
+        file.write_text(about)
+    code, out, _ = called(capsys, "owner", "init", tmp_path / "two", "--name", "clinic")
+    assert code == 0 and f"this user has another ledger ({first})" in out
 
 
 def test_what_is_taken_up_is_not_said_to_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cache
 from io import StringIO
@@ -194,6 +194,14 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def ask(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     known: dict[str, Seen] = {}
 
+    @contextmanager
+    def first_user(line: str) -> Iterator[None]:
+        """Let each ledger be the first of its user: no name gets a second one."""
+        with pytest.MonkeyPatch.context() as patch:
+            if line.startswith("owner init"):
+                patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+            yield
+
     def called(line: str) -> Seen:
         if line not in known:
             folder, before = tmp_path_factory.mktemp("call"), Path.cwd()
@@ -201,7 +209,7 @@ def ask(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
             os.chdir(folder)
             paths = sys.path.copy()
             try:
-                with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop:
+                with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop, first_user(line):
                     main(shlex.split(line.replace("@", f"{stock}/")))
             finally:
                 os.chdir(before)

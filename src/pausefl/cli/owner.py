@@ -82,8 +82,8 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
+    from pausefl.owner.made_ledgers import other_ledgers_warning, remember, require_new_name
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
-    from pausefl.owner.second_note_place import other_ledgers_warning
 
     terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records, budget=budget,
                     releases=releases, clip=clip, delta=delta)  # fmt: skip
@@ -96,7 +96,9 @@ def init(
     if name is None:
         raise ConfigError("the name is missing; pass --name NAME, by which the server will know this data for life")
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
+    require_new_name(name, folder / LEDGER)
     owner = terms(folder, name)
+    remember(owner)
     made = (
         folder,
         folder / FILE,

@@ -95,8 +95,9 @@ def check_newest(ledger: SqliteLedger) -> None:
         )
     if noted.inode != path.stat().st_ino:
         raise ConfigError(
-            f"ledger {path} is a copy, or was put back without pausefl; use the original, or if that is lost for good, "
-            f"{again}"
+            f"ledger {path} is a copy, or was put back without pausefl; use the original; if you moved the whole "
+            f"folder here and nobody uses the old one, run 'pausefl ledger restore {shlex.quote(str(path))}'; if the "
+            f"original is lost for good, {again}"
         )
 
 

@@ -176,7 +176,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         more = "" if times == 1 else f" in each of {times} releases"
         found.append(
             f"delta is {guarantee.delta:g}{more}, but must be far below 1 / {owner.examples}, the share of one record, "
-            "for life; lower it"
+            f"for life; set it to {10.0 ** math.floor(math.log10(_FAILING / times / owner.examples)):g} or less"
         )
     if owner.clipped_by == "app":
         found.append(

@@ -96,20 +96,6 @@ def forgetful_places(ledger: Path) -> list[str]:
     return found
 
 
-def other_ledgers_warning(ledger_id: str) -> list[str]:
-    """Return a line if this user has other ledgers: for the same data they are a second budget."""
-    with suppress(OSError, ConfigError):
-        names = [path.name for path in second_note_folder().iterdir() if path.suffix != ".lock"]
-        others = sorted(name for name in names if name.isalnum() and name != ledger_id)
-        if others:
-            count = "another ledger" if len(others) == 1 else f"{len(others)} other ledgers"
-            return [
-                f"this user has {count} ({', '.join(others)[:200]}); if one of them is about the same data, go on with "
-                "the older one, which knows what has left; retire the new one, and never use both"
-            ]
-    return []
-
-
 def _home() -> Path | None:
     home = Path(os.environ.get("HOME", ""))
     with suppress(KeyError):

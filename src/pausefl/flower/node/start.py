@@ -22,10 +22,10 @@ from pausefl.flower.node.guard import Guard
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.shared_limits import check_shared_limits
 from pausefl.flower.node.supernode import check_options
+from pausefl.owner.made_ledgers import other_ledgers_warning
 from pausefl.owner.noted_heads import ledger_files
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.second_note_place import other_ledgers_warning
 from pausefl.system.mounts import forgetful_file_system
 
 _PATIENCE, _ENDING = 60.0, 30.0
