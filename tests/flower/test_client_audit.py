@@ -20,6 +20,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower import PrivateUpdate, audit_client, client_audit
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
+from pausefl.privacy import SecureNoise
 from pausefl.privacy.ledger.price import rho_share
 from pausefl.privacy.zcdp import zcdp_epsilon
 
@@ -241,7 +242,8 @@ def test_the_shipped_client_of_single_records_passes(records, who, quick):
     # Where releases are paid in rho, the account rises by less with each later one.
     owner = read_owner(records)
     rho = rho_share(owner.schedule.budget, owner.mechanism.delta, owner.schedule.epsilon(1))
-    assert arrays.claimed == replies.claimed == pytest.approx(zcdp_epsilon(rho, owner.mechanism.delta))
+    assert replies.claimed == pytest.approx(zcdp_epsilon(rho, owner.mechanism.delta))
+    assert arrays.claimed == pytest.approx(owner.schedule.budget)  # attacked as one release
 
 
 def rows_told(message, context, app):
@@ -308,6 +310,19 @@ def test_rows_that_are_not_clipped_are_found(records):
     With all trials, none of 1,500 audits of the same fault with simulated noise missed it.
     """
     _, arrays = audit_client(records, runs=FEW, mod=unclipped_bias)
+    assert arrays.verdict == "BROKEN", arrays
+
+
+@pytest.mark.thorough  # siblings without a client: tests/privacy/test_audit_record_faults.py
+def test_too_little_noise_on_records_is_found(records, monkeypatch):
+    """A 16th of the noise: so few runs miss it in about one audit of a thousand."""
+    true = SecureNoise.gaussian
+
+    def quiet(self, vector, sensitivity, multiplier, *, coordinates):
+        true(self, vector, sensitivity / 16.0, multiplier, coordinates=coordinates)
+
+    monkeypatch.setattr(SecureNoise, "gaussian", quiet)
+    _, arrays = audit_client(records, runs=FEW)
     assert arrays.verdict == "BROKEN", arrays
 
 

@@ -664,7 +664,7 @@ OPTIONS = (
            lambda a, b: b.page("page.md").replace(" --out page.md", "").strip() == a.out.strip()),
     Option("paper claims", "as_json", ("@results", "@results --json"), table_or_json),
     Option("paper field", "folder", (f"{COMMITTED}/field", f"{COMMITTED}/units"),
-           lambda a, b: "# The field" in a.out and b.code == 2 and "has rows of 'units'" in b.err),
+           lambda a, b: "# Which policy is fastest" in a.out and b.code == 2 and "has rows of 'units'" in b.err),
     Option("paper field", "out", (f"{COMMITTED}/field", f"{COMMITTED}/field --out page.md"),
            lambda a, b: b.page("page.md").replace(" --out page.md", "").strip() == a.out.strip()),
     Option("paper results", "folder", ("@results --out page.md", "@results-2 --out page.md"),

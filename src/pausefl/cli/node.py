@@ -186,6 +186,15 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     return ReviewedApps(_place(owner, apps))
 
 
+def _shadowed(path: str) -> str:
+    """Return the module of Python, or of the installed packages, that would not be found behind this file."""
+    from importlib.util import find_spec
+
+    top = path.partition("/")[0].partition(".")[0]
+    known = top in sys.stdlib_module_names or (top.isidentifier() and find_spec(top) is not None)
+    return top if known and (path.endswith(".py") or "/" in path) else ""
+
+
 def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
     from pausefl.flower.node.source_text import is_source, source_marks
@@ -204,6 +213,7 @@ def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]
     for path, content in bundle.files.items():
         marks = [changed[path]] if path in changed else []
         marks += [] if path.isascii() else [f"WARNING: its name has letters that may look like others: {path!a}"]
+        marks += [f"WARNING: it takes the place of the module {top!r}"] if (top := _shadowed(path)) else []
         marks += source_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
@@ -214,5 +224,6 @@ def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]
         lines += [f"{mark}; Flower leaves these out:", *missing[:_LEFT_OUT]]
         lines += [f"  {'':>15}  and {len(missing) - _LEFT_OUT} more"] if len(missing) > _LEFT_OUT else []
     if bundle.settings:
-        lines.append(f"the server can change these settings: {', '.join(bundle.settings)[:1000]}")
+        lines.append("the server can change these settings, and no others:")
+        lines += [f"  {key} = {value!r}" for key, value in bundle.settings.items()]
     return [printable(line) for line in lines]

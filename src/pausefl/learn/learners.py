@@ -1,4 +1,4 @@
-"""The learners of a run: small dense networks train all picked clients at once, any other one client at a time."""
+"""The learners of a run: a small dense network for all picked clients at once, every other network client by client."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 EXPLAINED = (
-    "The time to a target is when the mean accuracy of the last ten rounds first reaches it, and the median over all "
-    "seeds. A seed that never gets there counts as never. The numbers in brackets say how many seeds got there."
+    "A run reaches a target when the mean accuracy of its last ten rounds first reaches it. A time in the table is the "
+    'median over all seeds. It is "never" if half of the seeds or more never get there. The numbers in brackets say '
+    "how many seeds got there."
 )
 """What every table of such times says below it."""
 

@@ -1,4 +1,4 @@
-"""The optimum, for averages (R1) and for averages with the cluster penalty (R2), below the cost of a sort.
+"""The optimum, for averages (R1) and for averages with the cluster penalty (R2), mostly below the cost of a sort.
 
 Reference: PAUSE, Alg. 2 (Pivot-and-Fill), without its last block, which counts the last client twice.
 

@@ -41,7 +41,8 @@ USE_WHEN = {
 _INTRODUCTION = """\
 # Which policy is fastest when privacy costs
 
-A policy is the rule that picks the clients of a round. This page compares all policies of pausefl. The command
+A policy is the rule that picks the clients of a round. This page compares the policies of pausefl that choose by
+different rules. The command
 `{made_with}` makes it from the rows of the study `field`.
 
 Every policy plays the same {settings} settings with the same {seeds} seeds. A seed is the number from which all random

@@ -68,9 +68,9 @@ def train(message, context):
 )
 
 
-def write_app(folder: Path, client: str, *, name: str = "tried", version: str = "1.0") -> Path:
+def write_app(folder: Path, client: str, *, name: str = "tried", version: str = "1.0", settings: str = "") -> Path:
     (folder / "tried").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(CONFIG.format(name=name, version=version))
+    (folder / "pyproject.toml").write_text(CONFIG.format(name=name, version=version) + settings)
     (folder / "tried" / "__init__.py").write_text("")
     (folder / "tried" / "client.py").write_text(client)
     (folder / "tried" / "server.py").write_text("from flwr.serverapp import ServerApp\n\napp = ServerApp()\n")

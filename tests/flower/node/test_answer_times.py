@@ -156,6 +156,36 @@ def test_a_signal_while_a_reply_is_held_back_does_not_have_it_kept_earlier(
     assert times == [LAUNCHED + 35.0]
 
 
+@pytest.mark.parametrize(
+    ("beside", "settings", "charges"),
+    [
+        ({}, {}, 1),
+        ({"none": ConfigRecord({"text": "", "bytes": b"", "list": [], "texts": [""] * 1000})}, {"note": ""}, 1),
+        ({"many": ConfigRecord({"texts": [""] * 140_000})}, {}, 0),
+        ({"many": ConfigRecord({"text": "x" * (1 << 20)})}, {}, 0),
+        ({"x" * (1 << 20): ConfigRecord()}, {}, 0),
+        ({f"{n}": ConfigRecord() for n in range(70_000)}, {}, 0),
+        ({}, {"note": "x" * (1 << 20)}, 0),
+    ],
+    ids=["nothing", "empty values", "empty texts", "a text", "a name", "empty records", "a setting"],
+)
+def test_a_message_that_takes_the_apps_time_is_refused_before_its_charge(
+    beside: dict[str, Any], settings: dict[str, Any], charges: int, node: Any, kit: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Flower's own count of bytes passes over what is empty, and fails on some of it."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    message = kit.request()
+    for name, record in beside.items():
+        message.content[name] = record
+    node.context.run_config = settings
+    bundle = node.app(settings="note = 'plain'\n")
+    reply = guard.answer(bundle.content, message, node.context, LAUNCHED)
+    assert (node.charges, reply.has_content()) == (charges, bool(charges))
+    assert clock.now == LAUNCHED + (40.0 if charges else 10.0)
+
+
 def test_a_model_whose_noise_might_take_too_long_is_refused_before_its_charge(
     node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -438,7 +438,7 @@ def victim() -> Iterator[int]:
 
 def tried(node: Any, kit: ModuleType, victim: int, *only: str) -> tuple[Message, dict[str, str], bool]:
     """Run the hostile app: return the reply, what it says of its attempts, and whether it got through to a listener."""
-    bundle = node.app(kit.HOSTILE.read_text())
+    bundle = node.app(kit.HOSTILE.read_text(), settings='target = ""\n')
     paths = [node.folder, node.guard.owner, node.folder / "ledger.db", node.guard.reviewed, "/etc/passwd", "/run"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -447,6 +447,31 @@ def tried(node: Any, kit: ModuleType, victim: int, *only: str) -> tuple[Message,
         reply = node.ask(bundle.content)
         heard = bool(select.select([listener], [], [], 0)[0])
     return reply, json.loads(str(kit.state_of(node)["found"]["text"])), heard
+
+
+SETTINGS = "lr = 0.1\n[tool.flwr.app.config.train]\nsteps = 3\nname = 'x'\n"
+
+
+@pytest.mark.parametrize(
+    "odd", [{"centre": True}, {"train": "x"}, {"train.steps": True}, {"train.name": 3}, {"lr": "0.1"}, {"lr": 1, "": 2}]
+)
+def test_a_run_sets_only_what_a_review_has_shown(odd: dict[str, Any], node: Any, kit: ModuleType) -> None:
+    """Flower keeps the settings of other runs of a series, and those that it cannot check: they come to the guard."""
+    bundle = node.app(settings=SETTINGS)
+    node.context.run_config = odd
+    reply = node.ask(bundle.content)
+    assert Refusal.of(reply.error) == Refusal("bad-request") and not node.charges
+
+
+def test_an_app_finds_its_own_settings_where_a_run_sets_none(node: Any, kit: ModuleType) -> None:
+    found = (
+        "changed(message)\nimport json\ncontext.state['found'] = ConfigRecord({'text': json.dumps(context.run_config)})"
+    )
+    bundle = node.app(kit.train_in(found + "\nreturn answer(message, changed(message))"), settings=SETTINGS)
+    node.context.run_config = {"lr": 1, "train.name": "y"}
+    assert node.ask(bundle.content).has_content()
+    told = json.loads(str(kit.state_of(node)["found"]["text"]))
+    assert told == {"lr": 1, "train.steps": 3, "train.name": "y"}
 
 
 def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int) -> None:

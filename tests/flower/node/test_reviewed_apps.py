@@ -22,6 +22,7 @@ from pausefl.cli import main
 from pausefl.errors import ConfigError, NotPrivateError
 from pausefl.flower.node.bundle import load_bundle, read_bundle
 from pausefl.flower.node.reviewed_apps import ReviewedApp, ReviewedApps
+from pausefl.flower.node.source_text import source_marks
 
 
 def zipped(files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
@@ -102,6 +103,15 @@ def entries(*drop: int, **more: Any) -> bytes:
     return content.getvalue()
 
 
+def with_version(made: int, needed: int) -> bytes:
+    """A bundle whose last file says that it needs another version of the format, at both of its places."""
+    content = bytearray(zipped(GOOD))
+    struct.pack_into("<H", content, content.rindex(b"PK\x03\x04") + 4, needed)
+    struct.pack_into("<BxH", content, content.rindex(b"PK\x01\x02") + 4, made, needed)
+    content[content.rindex(b"PK\x01\x02") + 5] = 3
+    return bytes(content)
+
+
 def packed(text: bytes, stream: bytes, how: int = zipfile.ZIP_DEFLATED, name: str = "tried/client.py") -> bytes:
     """A bundle in which one entry says that it holds ``text``, and whose bytes are ``stream``."""
     head = struct.pack("<HHHHHIIIH", 20, 0, how, 0, 33, zlib.crc32(text), len(stream), len(text), len(name)) + b"\0\0"
@@ -161,6 +171,13 @@ HIDING = {
     "a name of its own": zipped(GOOD).replace(b"tried/client.py", b"tried/server.py", 1),
     "a folder with content": zipped({**GOOD, "tried/more/": b"x"}),
     "a name that is cut": zipped({**GOOD, "tried/more.py.txt": b""}).replace(b"more.py.txt", b"more.py\0txt"),
+    "two versions of one file": zipped({**GOOD, "tried/client.py;1": b"shown"}),
+    "a name for another system": zipped({**GOOD, "tried/a:b": b"shown"}),
+    "a blank at the end of a name": zipped({**GOOD, "tried/client.py ": b"shown"}),
+    "a dot at the end of a name": zipped({**GOOD, "tried/client.py.": b"shown"}),
+    "a version that some tools do not read": with_version(20, 63),
+    "another version of its maker": with_version(63, 20),
+    "something beside the version": with_version(20, 0x0114),
     "a name that no disk takes": zipped({**GOOD, "tried/" + "\u00e9" * 128: b""}),
 }
 
@@ -170,6 +187,7 @@ def test_a_bundle_that_other_tools_would_show_in_another_way_is_refused(how: str
     assert read_bundle(zipped(GOOD)).files == GOOD
     assert read_bundle(zipped(GOOD, zipfile.ZIP_DEFLATED)).files == GOOD
     assert set(read_bundle(entries()).files) == {*GOOD, "tried/more.py"}
+    assert read_bundle(with_version(20, 20)).files == GOOD
     for whole in (packed(b"run", deflated(b"run")), packed(b"run", b"run", zipfile.ZIP_STORED)):
         assert read_bundle(whole).files["tried/client.py"] == b"run"  # what the others differ from
     with pytest.raises(ConfigError, match=r"bundle hides something|plain and unique|not the bundle of an app"):
@@ -309,7 +327,8 @@ def test_source_of_another_alphabet_and_long_lines_are_marked(
         main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
     marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
     assert len(marked) == 2 and marked[1].endswith(
-        "tried/server.py  (WARNING: it has letters that are not ASCII)  (WARNING: it has a line of 313 columns)"
+        "tried/server.py  (WARNING: it has letters that are not ASCII)  (WARNING: it has a line of 313 columns)  "
+        "(WARNING: it has code behind 40 blanks)"
     )
     assert marked[0].endswith("README.md  (WARNING: it has a letter that a screen does not show ('\\u200d'))")
 
@@ -322,14 +341,31 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
     (folder / "tried" / "_more.py").write_text("x = 1\n")
     (folder / ".gitignore").write_text("_*\n")
     file = folder / "pyproject.toml"
-    file.write_text(file.read_text() + "centre = false\n")
+    file.write_text(file.read_text() + "centre = false\n" + "".join(f"key_{n:0>60} = {n}\n" for n in range(40)))
+    (folder / "json").mkdir()
+    (folder / "json" / "tool.py").write_text("")
     with pytest.raises(SystemExit):
         main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
     said, error = capsys.readouterr()
     assert not error
     assert "WARNING: code that you see in the folder is NOT in the bundle" in said and "tried/_more.py" in said
-    assert "the server can change these settings: centre" in said
+    assert "the server can change these settings, and no others:\n  centre = False\n" in said and "39 = 39\n" in said
+    assert "json/tool.py  (WARNING: it takes the place of the module 'json')" in said
     assert ("scale.json" not in said) or "scale.json  (WARNING: it is no text, so nobody can read it)" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "mark"),
+    [
+        ("x = 1" + "\t" * 12 + "; evil()\n", "code behind 40 blanks"),
+        ("x = 1\n" + "\n" * 60 + "evil()\n", "60 empty lines in a row"),
+        ("x = '" + "a" * 130 + "'\n", "a line of 136 columns"),
+        ("def f(): pass\n\n\ny = 2" + " " * 20 + "# why\n", ""),
+    ],
+)
+def test_code_out_of_sight_is_marked(source: str, mark: str) -> None:
+    marks = source_marks("tried/client.py", source.encode())
+    assert [mark in one for one in marks] == [True] * bool(mark)
 
 
 def test_an_app_of_another_alphabet_is_refused(kit: ModuleType, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What leaves the box: the bytes of a model's tensors one after the other, and nothing that must be understood."""
+"""What leaves the box: the bytes of a model's tensors one after the other, and nothing that must be parsed."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
+from flwr.common.config import flatten_dict
 
 from pausefl.errors import ConfigError
 from pausefl.flower.node.plain_files import require_plain_files
@@ -31,6 +32,7 @@ _UNREADABLE = (
 )  # fmt: skip
 _UTF8 = 0x800  # the only flag of an entry that is needed
 _SYSTEMS = (0, 3)  # on which Flower builds: DOS and Unix
+_AMBIGUOUS = frozenset(';:?*<>|"')  # some tools drop or change them: "unzip" takes "a.py;1" for a version of "a.py"
 _LONGEST = 255  # bytes of a file's name, on any disk
 _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", re.ASCII)
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
@@ -72,9 +74,9 @@ class Bundle:
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
-    def settings(self) -> tuple[str, ...]:
-        """The keys of its configuration: whoever starts a run can set them anew."""
-        return tuple(map(str, self._at("tool", "flwr", "app", "config")))
+    def settings(self) -> dict[str, bool | float | int | str]:
+        """Its configuration, as Flower flattens it: whoever starts a run can set these values anew, and no others."""
+        return flatten_dict(dict(self._at("tool", "flwr", "app", "config")))
 
     def hashes(self) -> dict[str, str]:
         """Return the hash of each file."""
@@ -161,7 +163,7 @@ def read_bundle(content: bytes) -> Bundle:
             _check_names(names)
             bundle = Bundle(content, {name: archive.read(name) for name in names})
         _check_configuration(bundle.files[_CONFIGURATION])
-        bundle.app  # noqa: B018 - it must be readable
+        bundle.app, bundle.settings  # noqa: B018 - they must be readable
     except _UNREADABLE as error:
         if isinstance(error, ConfigError):
             raise
@@ -193,6 +195,7 @@ def _check_layout(archive: zipfile.ZipFile, content: bytes) -> None:
         same &= content[place + 30 : place + 30 + name] == content[row + 46 : row + 46 + name]
         bare = not any(content[place + 28 : place + 30] + content[row + 30 : row + 38]) and not entry.flag_bits & ~_UTF8
         bare &= entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and entry.create_system in _SYSTEMS
+        bare &= entry.create_version == entry.extract_version == zipfile.DEFAULT_VERSION and entry.reserved == 0
         bare &= not entry.is_dir() and len(entry.orig_filename.encode()) == name  # Flower packs no folders
         bare &= stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG) and not entry.external_attr & 0xFFFF
         packed = content[place + 30 + name : place + 30 + name + entry.compress_size]
@@ -224,7 +227,8 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         path = PurePosixPath(name)
         plain = name.isprintable() and "\\" not in name and not path.is_absolute() and ".." not in path.parts
-        plain &= all(len(part.encode()) <= _LONGEST for part in path.parts)
+        plain &= all(len(part.encode()) <= _LONGEST and part == part.strip().rstrip(".") for part in path.parts)
+        plain &= not _AMBIGUOUS.intersection(name)
         if not plain or str(path) != name:
             raise ConfigError(f"bundle has a file {name!r:.200}, but a name must be plain and unique; do not run it")
         if path.suffix.lower() in _COMPILED or "__pycache__" in path.parts:

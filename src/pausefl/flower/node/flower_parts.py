@@ -1,4 +1,4 @@
-"""The parts of Flower's inside that a node calls or replaces: a Flower in which they are others is refused."""
+"""The parts of Flower's inside that a node calls or replaces; a Flower with other parts is refused."""
 
 from __future__ import annotations
 

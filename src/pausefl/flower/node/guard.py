@@ -13,7 +13,7 @@ from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ConfigRecord, Context, Message, RecordDict
 from flwr.app.metadata import validate_message_type
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
@@ -22,7 +22,7 @@ from pausefl.errors import is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, pack, unpack
-from pausefl.flower.node.bundle import sha256
+from pausefl.flower.node.bundle import read_bundle, sha256
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
@@ -84,15 +84,13 @@ class Guard:
         """Return the answer, and whether the app ran for it."""
         if bundle is None:
             return refusal(message, "unreviewed"), False
-        why = self._refuses(bundle, message)
+        try:
+            why = self._refuses(bundle, message, context) or self._takes_time(message, context, begun)
+        except Exception as error:  # Flower would send its text at once
+            log(ERROR, "pausefl: a message cannot be read", exc_info=error)
+            why = "bad-request"
         if why is not None:
             return refusal(message, why), False
-        if self.answer_after and (time.monotonic() > begun + self._third or _is_stuffed(message)):
-            # The server can be slow to hand over a message, or make it large.  An app would then have less time than
-            # its limit, and one record that takes a little longer would decide whether training fails.
-            text = "pausefl: a message took %.1f seconds to come, or is too large, so its app would not have its time"
-            log(WARNING, text, time.monotonic() - begun)
-            return refusal(message, "bad-request"), False
         ran = False
 
         def app(asked: Message, given: Context) -> Message:
@@ -110,6 +108,20 @@ class Guard:
 
         context.node_config[NODE_KEY] = str(self.owner)
         return _HeldUpdate(lambda: self._hold(begun))(message, context, app), ran
+
+    def _takes_time(self, message: Message, context: Context, begun: float) -> Reason | None:
+        """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
+
+        The server can be slow to hand over a message, or make it large.  One record that takes a little longer would
+        then decide whether training fails.
+        """
+        if not self.answer_after:
+            return None
+        if time.monotonic() <= begun + self._third and _beside(message, context) <= _MOST_BESIDE:
+            return "bad-request" if self._is_late(message) else None
+        text = "pausefl: a message took %.1f seconds to come, or is too large, so its app would not have its time"
+        log(WARNING, text, time.monotonic() - begun)
+        return "bad-request"
 
     def _end(self, begun: float) -> float:
         """Return when an app is stopped at the latest; with ``answer_after``.
@@ -166,8 +178,8 @@ class Guard:
         log(WARNING, text, len(model), seconds, most, "raise --answer-after, or lower --time-limit")
         return True
 
-    def _refuses(self, bundle: bytes, message: Message) -> Reason | None:
-        """Say why a message does not even reach the gate."""
+    def _refuses(self, bundle: bytes, message: Message, context: Context) -> Reason | None:
+        """Say why a message does not even reach the gate; give the app the settings that it does not find in it."""
         if not validate_message_type(message.metadata.message_type):
             log(WARNING, "pausefl: a message of type %r cannot be answered", message.metadata.message_type)
             return "bad-request"
@@ -184,7 +196,17 @@ class Guard:
                 self.reviewed,
             )
             return "unreviewed"
-        return "bad-request" if self.answer_after and self._is_late(message) else None
+        # Whoever reviewed the app has seen which settings a run can change.  Flower keeps those of other runs, too.
+        known_settings = read_bundle(bundle).settings
+        odd = [key for key, value in context.run_config.items() if not _is_alike(value, known_settings.get(key))]
+        if odd:
+            text = (
+                "pausefl: a run sets %.200r, but its app has no such setting, or one of another type; it does not run"
+            )
+            log(WARNING, text, odd[0])
+            return "bad-request"
+        context.run_config = {**known_settings, **context.run_config}
+        return None
 
     def text(self) -> str:
         """Return it as text, for another process."""
@@ -201,8 +223,8 @@ class Guard:
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
 
 
-_MOST_BESIDE = 1 << 20
-"""Bytes of a message beside its model, with ``answer_after``."""
+_MOST_BESIDE, _EACH = 1 << 20, 8
+"""Bytes of a message beside its model, with ``answer_after``, and as how many each value counts at least."""
 
 
 class _HeldUpdate(PrivateUpdate):
@@ -218,12 +240,30 @@ class _HeldUpdate(PrivateUpdate):
         return gate.train(request, model, train, hold=self._hold, more_memory=_COPIES * MOST_STATE)
 
 
-def _is_stuffed(message: Message) -> bool:
-    """Whether a message holds so much beside its model that reading it would take some of the app's time."""
-    if not message.has_content():
-        return False
-    records: list[Any] = [*message.content.config_records.values(), *message.content.metric_records.values()]
-    return bool(sum(record.count_bytes() for record in records) > _MOST_BESIDE)
+def _is_alike(value: Any, known: Any) -> bool:
+    """Whether a value is of the type of a known one; a whole number can stand for any number."""
+    return type(value) is type(known) or (type(value), type(known)) == (int, float)
+
+
+def _beside(message: Message, context: Context) -> int:
+    """Return about how many bytes a message and its settings hold beside the numbers of the model.
+
+    Flower's own count leaves out what is empty, of which there can be millions.
+    """
+    size = sum(_EACH + _length(key) + _length(value) for key, value in context.run_config.items())
+    for record_name, record in (message.content if message.has_content() else RecordDict()).items():
+        size += _EACH + _length(record_name)
+        for name, value in record.items():
+            size += _EACH + _length(name)
+            if isinstance(value, Array):
+                size += _length(value.dtype) + _length(value.stype) + _EACH * len(value.shape)
+            else:
+                size += sum(map(_length, value)) if isinstance(value, list) else _length(value)
+    return size
+
+
+def _length(value: Any) -> int:
+    return _EACH + len(value) if isinstance(value, str | bytes) else _EACH
 
 
 def time_limit_within(answer_after: float) -> float:

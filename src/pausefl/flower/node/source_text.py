@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tokenize
 from io import BytesIO
+from itertools import groupby
 
 from pausefl.errors import ConfigError
 
-_LONGEST = 200
-"""Columns of a line: what stands beyond them is out of sight on many screens."""
+_LONGEST, _GAP, _EMPTY = 120, 40, 50
+"""Columns of a line, blanks in a line and empty lines: what stands beyond them is out of sight on many screens."""
 _BLANK = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
     (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
@@ -59,8 +60,12 @@ def source_marks(name: str, content: bytes) -> list[str]:
         hidden = next((one for one in text if one not in "\n\r\t" and not _is_shown(one)), None)
         return [] if hidden is None else [f"WARNING: it has a letter that a screen does not show ({hidden!a})"]
     marks = [] if content.removeprefix(b"\xef\xbb\xbf").isascii() else ["WARNING: it has letters that are not ASCII"]
-    longest = max(len(line.expandtabs(8)) for line in content.decode(errors="replace").split("\n"))
-    return marks + ([f"WARNING: it has a line of {longest} columns"] if longest > _LONGEST else [])
+    lines = [line.expandtabs(8).rstrip() for line in text.split("\n")]
+    longest = max(map(len, lines))
+    marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
+    marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line.lstrip() for line in lines)
+    gaps = [len(list(run)) for blank, run in groupby(lines, key=lambda line: not line) if blank]
+    return marks + [f"WARNING: it has {max(gaps)} empty lines in a row"] * (max(gaps, default=0) >= _EMPTY)
 
 
 def _is_shown(letter: str) -> bool:

@@ -93,6 +93,6 @@ def read_reviewed_only(reviewed: Path) -> None:
                 return read(bundle, run)
         except Exception as error:
             log(WARNING, "pausefl: the configuration of an app cannot be read", exc_info=error)
-        return run.override_config  # the guard answers the message, and refuses it
+        return run.override_config  # the guard refuses the message, or what the app does not know of these settings
 
     _messages.get_fused_config_from_fab = read_config

@@ -1,4 +1,4 @@
-"""What was found when every row of a ledger was checked, and a seal of it, which spares the next opening the same.
+"""What was found when every row of a ledger was checked, and a seal of it, so that they need not be checked again.
 
 The seal holds the SHA-256 of every piece of the ledger's file.  So it fits that very file and no other: whatever was
 edited, cut off, put back or damaged since, the rows are checked again one by one.

@@ -109,11 +109,11 @@ MEASURED = (
     ),
     Claim(
         "PAUSE chooses in O(K log K).",
-        "We measure the time of one choice among K clients, and fit K^p to it. A round has K/5 members, but at most "
-        f"1,000. The exponent p must exceed the exponent of K log K by less than {_MARGIN:g}. This must hold over all "
-        "K, and over the last factor of ten alone. R1 is the paper's reward of averages, and R2 adds the penalty for "
-        "members of the same cluster. *Opposed* means that slower clients have higher scores. Elsewhere speed and "
-        "score are independent.",
+        "We measure the time of one choice among K clients, and fit K^x to it. A round has K/5 members, but at most "
+        f"1,000. The exponent x may be at most {_MARGIN:g} above the exponent of K log K. A smaller x also passes. "
+        "This must hold over all K, and over the last factor of ten alone. R1 is the paper's reward of averages, and "
+        "R2 adds the penalty for members of the same cluster. *Opposed* means that slower clients have higher scores. "
+        "Elsewhere speed and score are independent.",
         "When the clients no longer fit into the processor's caches, every operation takes longer. A busy machine also "
         "distorts the timings.",
         _complexity,
@@ -126,8 +126,8 @@ MEASURED = (
         "the paper's. The *gap* is the distance to the best value, and a random set has a gap of 1. The table shows by "
         "how much the median gap is smaller on the tailored graph. A negative number means that it is larger.",
         "On the tailored graph a step is cheap, and a chain can reach every set with a small temperature constant C. "
-        "That is what the paper made it for. The graph's swaps are about the slowest member. But with alpha = 100 the "
-        "scores decide which set is best, not the speed.",
+        "That is what the paper made it for. This graph was designed for the speed of the slowest member. But with "
+        "alpha = 100 the scores decide which set is best, not the speed.",
         _tailored,
     ),
 )

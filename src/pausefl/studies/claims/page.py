@@ -26,8 +26,8 @@ _DEFINED = {True: "before its runs", False: "with or after its runs"}
 _WIDTH = 150
 _OUR_OWN = (
     "These claims are our own. *Before its runs* means that the history of the project has the claim before the runs "
-    "that judge it. *With or after its runs* means that it does not. Then the runs may have suggested the claim, so it "
-    "says less that the claim holds in them."
+    "that judge it. *With or after its runs* means that it does not. Then the runs may have suggested the claim. "
+    "So these runs are weaker evidence for it."
 )
 _TERMS = (
     "A **policy** is the rule that picks the clients of a round. PAUSE is the paper's policy, and SA-PAUSE is its "
@@ -46,8 +46,8 @@ _VERDICTS = (
     "*does not hold*: the whole interval is on the other side.",
     "*undecided*: the interval includes values for the claim and values against it.",
     "*one seed says yes*, *one seed says no*: there is only one pair of runs, so there is no interval.",
-    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed, it had picked clients "
-    "again fewer times than a round has members.",
+    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed, fewer of its picks "
+    "went to a client that it had picked before than a round has members.",
 )
 _COVERAGE = (
     "Epsilon measures how much leaks: the smaller it is, the less. [Units](units.md) explains it. *Per coordinate* "
@@ -129,7 +129,8 @@ def _how_to_read(findings: Sequence[Finding]) -> list[str]:
     settled = [finding for finding in findings if decided(finding)]
     family = comparisons(findings)
     return [
-        f"**Comparisons decided {len(settled)} verdicts. {sum(map(survives, settled))} survive the correction.**",
+        f"**{len(settled)} verdicts on this page come from a statistical comparison. "
+        f"{sum(map(survives, settled))} of them survive the correction.**",
         "",
         "## How to read this page",
         "",

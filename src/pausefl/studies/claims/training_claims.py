@@ -133,9 +133,9 @@ _CLOSE = (
 TRAINED = (
     Claim(
         "No client ever leaks more than its budget.",
-        "For every training run with privacy, we take the largest epsilon that any client has spent, and divide it by "
-        "the budget. The result must not exceed 1. The schedules cannot spend more by construction, and unit tests "
-        "check that. This claim checks what the runs recorded.",
+        "For every run of the paper's studies with privacy, we take the largest epsilon that any client has spent, and "
+        "divide it by the budget. The result must not exceed 1. The schedules cannot spend more by construction, and "
+        "unit tests check that. This claim checks what the runs recorded.",
         "",
         _budget_kept,
     ),

@@ -1,4 +1,4 @@
-"""The bandit alone: how far its choices are from a genie's who knows the latencies, and the bound on that.
+"""The bandit alone: how far its choices are from the best ones, which a genie knows, and the bound on that.
 
 Reference: PAUSE, eq. (Genie's policy), eq. (regret definition), Lemma 1 and Theorem 1.
 
