@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pausefl.cli import main
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import FixedHorizon, Gaussian, Laplace, Mechanism, PrivUnit, suggest
 
@@ -99,3 +101,27 @@ def test_a_plan_is_one_that_the_ledger_allows() -> None:
     ):
         with pytest.raises(InvalidValueError, match=words):
             suggest(300, 15, 100, budget, mechanism=mechanism)
+
+
+def test_the_delta_that_is_told_is_that_of_all_releases(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "plan",
+                "--clients",
+                "3000",
+                "--per-round",
+                "15",
+                "--budget",
+                "100",
+                "--dimension",
+                "20",
+                "--mechanism",
+                "gaussian",
+                "--delta",
+                "1e-4",
+                "--json",
+            ]
+        )
+    told = json.loads(capsys.readouterr().out)
+    assert f"delta = {told['releases'] * 1e-4:g}," in told["guarantee"] and told["releases"] > 1

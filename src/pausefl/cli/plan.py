@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
@@ -51,7 +51,9 @@ def plan(
         clients, per_round, dimension, budget, mechanism=noised, examples=examples, accuracy=accuracy
     )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps({"guarantee": noised.guarantee.sentence(budget, dimension), **asdict(found)}, indent=2))
+        times = 1 if noised.composition == "zcdp" else found.releases  # where epsilons are added up, so are deltas
+        promise = replace(noised.guarantee, delta=noised.guarantee.delta * times).sentence(budget, dimension)
+        typer.echo(json.dumps({"guarantee": promise, **asdict(found)}, indent=2))
         return
     for line in _lines(found, noised, clients, budget, dimension):
         typer.echo(line)
