@@ -74,7 +74,7 @@ SIMULATIONS = ("simulation.toml", "simulation-update.toml")
 def test_the_owners_files_in_the_documents_are_valid(tmp_path: Path) -> None:
     from pausefl.owner.owner_file import read_owner
 
-    shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "data-owner.md").read_text(), re.S | re.M)
+    shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "owner-reference.md").read_text(), re.S | re.M)
     example, whole = ((ROOT / "examples" / "flower-digits" / name).read_text() for name in SIMULATIONS)
     for text, budget in ((shown[0], 1.0), (example, 4.0), (whole, 40.0)):
         (tmp_path / "owner.toml").write_text(text)
