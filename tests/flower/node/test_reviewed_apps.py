@@ -361,6 +361,8 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
         ("x = 1\n" + "\n" * 60 + "evil()\n", "60 empty lines in a row"),
         ("x = '" + "a" * 130 + "'\n", "a line of 136 columns"),
         ("def f(): pass\n\n\ny = 2" + " " * 20 + "# why\n", ""),
+        ("x = 1", ""),
+        ("", ""),
     ],
 )
 def test_code_out_of_sight_is_marked(source: str, mark: str) -> None:

@@ -64,8 +64,8 @@ def source_marks(name: str, content: bytes) -> list[str]:
     longest = max(map(len, lines))
     marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
     marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line.lstrip() for line in lines)
-    gaps = [len(list(run)) for blank, run in groupby(lines, key=lambda line: not line) if blank]
-    return marks + [f"WARNING: it has {max(gaps)} empty lines in a row"] * (max(gaps, default=0) >= _EMPTY)
+    empty = max((len(list(run)) for some, run in groupby(lines, key=bool) if not some), default=0)
+    return marks + [f"WARNING: it has {empty} empty lines in a row"] * (empty >= _EMPTY)
 
 
 def _is_shown(letter: str) -> bool:
