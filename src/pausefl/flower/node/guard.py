@@ -13,7 +13,7 @@ from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Array, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.metadata import validate_message_type
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
@@ -23,6 +23,7 @@ from pausefl.flower.client import NODE_KEY, PrivateUpdate
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
+from pausefl.flower.node.message_size import bytes_beside
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
@@ -117,7 +118,7 @@ class Guard:
         """
         if not self.answer_after:
             return None
-        if time.monotonic() <= begun + self._third and _beside(message, context) <= _MOST_BESIDE:
+        if time.monotonic() <= begun + self._third and bytes_beside(message, context) <= _MOST_BESIDE:
             return "bad-request" if self._is_late(message) else None
         text = "pausefl: a message took %.1f seconds to come, or is too large, so its app would not have its time"
         log(WARNING, text, time.monotonic() - begun)
@@ -223,8 +224,8 @@ class Guard:
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
 
 
-_MOST_BESIDE, _EACH = 1 << 20, 8
-"""Bytes of a message beside its model, with ``answer_after``, and as how many each value counts at least."""
+_MOST_BESIDE = 1 << 20
+"""Bytes of a message beside its model, with ``answer_after``."""
 
 
 class _HeldUpdate(PrivateUpdate):
@@ -243,27 +244,6 @@ class _HeldUpdate(PrivateUpdate):
 def _is_alike(value: Any, known: Any) -> bool:
     """Whether a value is of the type of a known one; a whole number can stand for any number."""
     return type(value) is type(known) or (type(value), type(known)) == (int, float)
-
-
-def _beside(message: Message, context: Context) -> int:
-    """Return about how many bytes a message and its settings hold beside the numbers of the model.
-
-    Flower's own count leaves out what is empty, of which there can be millions.
-    """
-    size = sum(_EACH + _length(key) + _length(value) for key, value in context.run_config.items())
-    for record_name, record in (message.content if message.has_content() else RecordDict()).items():
-        size += _EACH + _length(record_name)
-        for name, value in record.items():
-            size += _EACH + _length(name)
-            if isinstance(value, Array):
-                size += _length(value.dtype) + _length(value.stype) + _EACH * len(value.shape)
-            else:
-                size += sum(map(_length, value)) if isinstance(value, list) else _length(value)
-    return size
-
-
-def _length(value: Any) -> int:
-    return _EACH + len(value) if isinstance(value, str | bytes) else _EACH
 
 
 def time_limit_within(answer_after: float) -> float:
