@@ -6,8 +6,8 @@ from typing import Any
 
 from flwr.app import Array, Context, Message, RecordDict
 
-_EACH = 8
-"""Bytes as which each value counts at least."""
+_EACH, _PLAIN = 8, 64
+"""Bytes as which each value counts at least; letters for the type of a tensor that need not count."""
 
 
 def bytes_beside(message: Message, context: Context) -> int:
@@ -19,11 +19,11 @@ def bytes_beside(message: Message, context: Context) -> int:
     for record_name, record in (message.content if message.has_content() else RecordDict()).items():
         size += _EACH + _length(record_name)
         for name, value in record.items():
-            size += _EACH + _length(name)
-            if isinstance(value, Array):
-                size += _length(value.dtype) + _length(value.stype) + _EACH * len(value.shape)
+            if isinstance(value, Array):  # its name and its shape count with the noise that it takes
+                size += max(0, len(value.dtype) + len(value.stype) - _PLAIN)
             else:
-                size += sum(map(_length, value)) if isinstance(value, list) else _length(value)
+                values = value if isinstance(value, list) else [value]
+                size += _EACH + _length(name) + sum(map(_length, values))
     return size
 
 
