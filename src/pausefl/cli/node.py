@@ -191,7 +191,10 @@ def _shadowed(path: str) -> str:
     from importlib.util import find_spec
 
     top = path.partition("/")[0].partition(".")[0]
-    known = top in sys.stdlib_module_names or (top.isidentifier() and find_spec(top) is not None)
+    try:
+        known = top in sys.stdlib_module_names or (top.isidentifier() and find_spec(top) is not None)
+    except (ImportError, ValueError):  # it is there, but not loaded in the usual way
+        known = True
     return top if known and (path.endswith(".py") or "/" in path) else ""
 
 

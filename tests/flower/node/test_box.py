@@ -39,6 +39,7 @@ def test_the_environment_is_clean(closed: bool, monkeypatch: pytest.MonkeyPatch)
     known = json.loads(run("import json, os; print(json.dumps(dict(os.environ)))", Box(closed=closed)))
     assert set(known) <= {
         "PATH", "HOME", "USER", "LOGNAME", "PYTHONPATH", "FLWR_TELEMETRY_ENABLED", "OMP_NUM_THREADS", "LC_CTYPE",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD",
         "LANG", "LC_ALL", "TZ", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
     }  # fmt: skip
     assert known["OMP_NUM_THREADS"] == "1"

@@ -171,6 +171,11 @@ HIDING = {
     "a name of its own": zipped(GOOD).replace(b"tried/client.py", b"tried/server.py", 1),
     "a folder with content": zipped({**GOOD, "tried/more/": b"x"}),
     "a name that is cut": zipped({**GOOD, "tried/more.py.txt": b""}).replace(b"more.py.txt", b"more.py\0txt"),
+    "what torch imports": zipped({**GOOD, "x.dist-info/entry_points.txt": b"[torch.backends]\nx = cProfile:main\n"}),
+    "the same as an egg": zipped({**GOOD, "x.EGG-info/more.json": b"{}"}),
+    "a program without an ending": zipped({**GOOD, "app": b"shown"}),
+    "settings of git": zipped({**GOOD, ".git/config": b"[core]\nfsmonitor = evil\n"}),
+    "a set of names": zipped({**GOOD, "conf[1].json": b"{}"}),
     "two versions of one file": zipped({**GOOD, "tried/client.py;1": b"shown"}),
     "a name for another system": zipped({**GOOD, "tried/a:b": b"shown"}),
     "a blank at the end of a name": zipped({**GOOD, "tried/client.py ": b"shown"}),
@@ -190,7 +195,9 @@ def test_a_bundle_that_other_tools_would_show_in_another_way_is_refused(how: str
     assert read_bundle(with_version(20, 20)).files == GOOD
     for whole in (packed(b"run", deflated(b"run")), packed(b"run", b"run", zipfile.ZIP_STORED)):
         assert read_bundle(whole).files["tried/client.py"] == b"run"  # what the others differ from
-    with pytest.raises(ConfigError, match=r"bundle hides something|plain and unique|not the bundle of an app"):
+    with pytest.raises(
+        ConfigError, match=r"bundle hides something|plain and unique|not the bundle of an app|would not pack"
+    ):
         read_bundle(HIDING[how])
 
 
@@ -358,6 +365,7 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
     ("source", "mark"),
     [
         ("x = 1" + "\t" * 12 + "; evil()\n", "code behind 40 blanks"),
+        ("x = (1\n" + " " * 100 + "- evil()\n)\n", "code behind 40 blanks"),
         ("x = 1\n" + "\n" * 60 + "evil()\n", "60 empty lines in a row"),
         ("x = '" + "a" * 130 + "'\n", "a line of 136 columns"),
         ("def f(): pass\n\n\ny = 2" + " " * 20 + "# why\n", ""),

@@ -102,6 +102,11 @@ known = {known!r}
 def lease():
     fcntl.fcntl(os.open(known, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
+def marked(command, hint):
+    opened = os.open(known if command != fcntl.F_NOTIFY else os.path.dirname(known), os.O_RDONLY)
+    if libc.fcntl(opened, command, hint) < 0:
+        raise OSError("refused")
+
 def cloned(number, *words):
     child = libc.syscall(number, *words)
     if child == 0:
@@ -119,6 +124,9 @@ worked({{
     "clone": lambda: cloned(clone, new_user | signal.SIGCHLD, 0, 0, 0, 0),
     "clone3": lambda: cloned(clone3, ctypes.byref(arguments), ctypes.sizeof(arguments)),
     "a lease": lease,
+    "a watch": lambda: marked(fcntl.F_NOTIFY, 1),
+    "a hint": lambda: marked(1036, ctypes.byref(ctypes.c_uint64(2))),
+    "a hint for a file": lambda: marked(1038, ctypes.byref(ctypes.c_uint64(2))),
     "a plain clone, fine": lambda: cloned(clone, signal.SIGCHLD, 0, 0, 0, 0),
     "a thread, fine": thread,
     "a program, fine": lambda: subprocess.run(["true"], check=True),

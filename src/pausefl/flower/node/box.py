@@ -192,6 +192,7 @@ class Box:
         fixed = {
             "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "app", "LOGNAME": "app",  # noqa: S108
             "PYTHONPATH": os.pathsep.join(code_folders()), "FLWR_TELEMETRY_ENABLED": "0",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         }  # fmt: skip
         return kept | fixed
 

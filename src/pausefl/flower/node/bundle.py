@@ -32,10 +32,13 @@ _UNREADABLE = (
 )  # fmt: skip
 _UTF8 = 0x800  # the only flag of an entry that is needed
 _SYSTEMS = (0, 3)  # on which Flower builds: DOS and Unix
-_AMBIGUOUS = frozenset(';:?*<>|"')  # some tools drop or change them: "unzip" takes "a.py;1" for a version of "a.py"
+_AMBIGUOUS = frozenset(';:?*<>|"[]')  # some tools drop or change them: "unzip" takes "a.py;1" for a version of "a.py"
 _LONGEST = 255  # bytes of a file's name, on any disk
 _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", re.ASCII)
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
+_PACKED = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")
+_ALSO_PACKED = ("LICENSE", ".info/CONTENT")
+_METADATA = (".dist-info", ".egg-info", ".egg")  # from which packages read what else to import, for example torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +135,22 @@ def _loaded(path: Path) -> Bundle:
 
     require_plain_files(path)
     _check_configuration((path / _CONFIGURATION).read_bytes())
-    ignored = path / ".gitignore"
-    if ignored.is_file() and any(line.count(b"*") > _MOST_STARS for line in ignored.read_bytes().splitlines()):
-        raise ConfigError(f"{ignored} has a line of more than {_MOST_STARS} stars, which may take for ever; shorten it")
+    for patterns in (path / ".gitignore", path / _CONFIGURATION):  # which files to pack
+        if patterns.is_file() and any(line.count(b"*") > _MOST_STARS for line in _lists_of(patterns.read_bytes())):
+            raise ConfigError(
+                f"{patterns} has a pattern of more than {_MOST_STARS} stars, which may take for ever; shorten it"
+            )
     try:
         return read_bundle(build_fab_from_disk(path))
     except (ValueError, RecursionError, click.ClickException) as error:
         raise ConfigError(
             f"{path} is not an app that Flower can send ({error}); change the app until 'flwr build' accepts it"
         ) from None
+
+
+def _lists_of(text: bytes) -> list[bytes]:
+    """Return the pieces in which a pattern may stand: lines, and texts in quotes."""
+    return re.split(rb"[\n\r\"']", text)
 
 
 def left_out(path: Path, bundle: Bundle) -> list[str]:
@@ -235,6 +245,9 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"bundle has {name!r:.200}, which is compiled, so nobody can review it; do not run it")
         if path.name == ".py":
             raise ConfigError(f"bundle has {name!r:.200}, a module without a name; do not run it")
+        known = path.suffix in _PACKED or name in _ALSO_PACKED
+        if not known or any(part.lower().endswith(_METADATA) for part in path.parts):
+            raise ConfigError(f"bundle has {name!r:.200}, which Flower would not pack; build it with 'flwr build'")
         if name in folders or (is_source(name) and str(path.with_suffix("")) in folders):
             raise ConfigError(
                 f"bundle has {name!r:.200} and a folder of that name, and one hides the other; do not run it"

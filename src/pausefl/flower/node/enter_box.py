@@ -68,7 +68,8 @@ _CALLS = {
         "cache": (223, 232, 286, 287, 440, 451),
     },
 }  # fmt: skip
-_MOUNT_SETATTR, _CLONE3, _SET_LEASE, _COLD, _PAGE_OUT = 442, 435, 1024, 20, 21  # on every machine
+_MOUNT_SETATTR, _CLONE3, _COLD, _PAGE_OUT = 442, 435, 20, 21  # on every machine
+_SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT = 1024, 1026, 1036, 1038  # of fcntl
 
 
 def main() -> NoReturn:
@@ -264,7 +265,15 @@ def _filter_calls(*, blind: bool, bound: bool) -> None:
         calls["madvise"]: [word[4], (equal, 1, 0, _COLD), (equal, 0, 1, _PAGE_OUT), refuse, allow],
         _CLONE3: [unknown],  # its flags are out of sight; the C library then takes clone
         calls["clone"]: [word[0], (any_bit, 0, 1, _NEW_USER | _NEW_OTHERS), refuse, allow],
-        calls["fcntl"]: [word[2], (equal, 0, 1, _SET_LEASE), refuse, allow],  # it makes others wait
+        calls["fcntl"]: [  # to make others wait, to watch what others do with a file, to leave a mark on it
+            word[2],
+            (equal, 3, 0, _SET_LEASE),
+            (equal, 2, 0, _NOTIFY),
+            (equal, 1, 0, _SET_HINT),
+            (equal, 0, 1, _SET_FILE_HINT),
+            refuse,
+            allow,
+        ],
         calls["sendto"]: [word[8], (equal, 1, 0, 0), refuse, word[9], (equal, 1, 0, 0), refuse, allow],
         calls["socket"]: local,
         calls["socketpair"]: local,  # also here: a datagram socket of a pair can still send to a name

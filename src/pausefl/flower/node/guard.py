@@ -199,7 +199,8 @@ class Guard:
             return "unreviewed"
         # Whoever reviewed the app has seen which settings a run can change.  Flower keeps those of other runs, too.
         known_settings = read_bundle(bundle).settings
-        odd = [key for key, value in context.run_config.items() if not _is_alike(value, known_settings.get(key))]
+        given = context.run_config.items()
+        odd = [key for key, value in given if key not in known_settings or not _is_alike(value, known_settings[key])]
         if odd:
             text = (
                 "pausefl: a run sets %.200r, but its app has no such setting, or one of another type; it does not run"

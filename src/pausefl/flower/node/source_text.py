@@ -63,7 +63,7 @@ def source_marks(name: str, content: bytes) -> list[str]:
     lines = [line.expandtabs(8).rstrip() for line in text.split("\n")]
     longest = max(map(len, lines))
     marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
-    marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line.lstrip() for line in lines)
+    marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line for line in lines)
     empty = max((len(list(run)) for some, run in groupby(lines, key=bool) if not some), default=0)
     return marks + [f"WARNING: it has {empty} empty lines in a row"] * (empty >= _EMPTY)
 
