@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,6 +73,14 @@ def test_rows_that_do_not_fit_together_are_refused() -> None:
         to_bytes(model, {"w": np.zeros((2, 3)), "b": np.zeros(2)})
     with pytest.raises(InvalidValueError):  # a trained model is no row
         to_bytes({"b": model["b"]}, {"b": model["b"]}, records=True)
+
+
+def test_a_row_that_overflows_fails_no_others() -> None:
+    """Whatever the app has told numpy to do: the gate counts such a row as zeros."""
+    model, rows = {"w": np.zeros(2, np.float32)}, {"w": np.array([[1e300, 1.0], [2.0, 3.0]])}
+    with np.errstate(all="raise"), warnings.catch_warnings(action="error"):
+        made = from_bytes(model, to_bytes(model, rows, records=True), records=True)["w"]
+    assert made.tolist() == [[np.inf, 1.0], [2.0, 3.0]]
 
 
 def test_reading_takes_no_memory() -> None:

@@ -22,9 +22,9 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.supercore.constant import TaskType
 
 from pausefl.flower.node import executor
-from pausefl.flower.node.box import Box, pack, unpack
+from pausefl.flower.node.box import MOST_STATE, Box, pack, unpack
 from pausefl.flower.node.bundle import load_bundle, sha256
-from pausefl.flower.node.guard import MOST_STATE, STATE, STATE_OF, Guard
+from pausefl.flower.node.guard import STATE, STATE_OF, Guard
 from pausefl.flower.protocol import Refusal
 from pausefl.owner import gate as gating
 from pausefl.owner.owner_init import init_owner
@@ -405,6 +405,27 @@ def test_a_state_is_not_read_outside_of_the_box_and_not_kept_if_it_is_huge(node:
     assert node.ask(bundle.content, 2).has_content()
     [(_, record)] = node.context.state.items()
     assert dict(record) == {STATE: kept, STATE_OF: of}
+
+
+@pytest.mark.parametrize("odd", ["ConfigRecord({'n': 2 ** 64})", "ConfigRecord({'b': bytes(17 << 20)})", "None"])
+def test_a_state_that_cannot_be_kept_fails_no_training(
+    odd: str, node: Any, kit: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("flwr").propagate = True
+    state = f"context.state = RecordDict({{'odd': {odd}}})" if odd != "None" else "context.state = None"
+    bundle = node.app(kit.train_in(f"{state}\nreturn answer(message, changed(message))"))
+    assert node.ask(bundle.content).has_content()
+    assert "training failed" not in caplog.text and "the state of the app cannot be kept" in caplog.text
+
+
+@pytest.mark.parametrize("padded", [0, 1 << 19, 3 << 19])
+def test_a_message_may_hold_little_beside_its_model(padded: int, node: Any, kit: ModuleType) -> None:
+    """It would take memory from the app.  numpy ignores bytes behind the numbers, and an array can have many names."""
+    message, bundle = kit.request(), node.app()
+    for array in message.content["arrays"].values():
+        array.data += bytes(padded // 2)
+    reply = node.guard.answer(bundle.content, message, node.context)
+    assert (reply.has_content(), node.charges) == ((True, 1) if padded < 1 << 20 else (False, 0))
 
 
 def test_a_state_that_cannot_be_read_is_an_empty_one(

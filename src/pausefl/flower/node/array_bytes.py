@@ -32,7 +32,8 @@ def to_bytes(
             raise InvalidValueError(f"tensor {name!r} is {trained[name].shape}, but must be {wanted}")
     if mean:
         checked_tensors(trained, Layers.of(model))
-    return b"".join(trained[name].astype(old.dtype, casting="same_kind").tobytes() for name, old in model.items())
+    with np.errstate(all="ignore"):  # whatever the app has set: one record that overflows must not fail all the others
+        return b"".join(trained[name].astype(old.dtype, casting="same_kind").tobytes() for name, old in model.items())
 
 
 def from_bytes(

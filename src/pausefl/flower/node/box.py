@@ -30,6 +30,8 @@ _SYSTEM = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu",
 )  # fmt: skip
 _OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
+MOST_STATE = 1 << 24
+"""Bytes of an app's state that are kept for its next message."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
 _LOG_LINES, _LOG_LIMIT, _CHUNK, _PATIENCE = 200, 1 << 16, 1 << 16, 10.0

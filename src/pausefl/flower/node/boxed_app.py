@@ -20,7 +20,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.flower.client import pass_through
 from pausefl.flower.node.array_bytes import to_bytes
-from pausefl.flower.node.box import pack, unpack
+from pausefl.flower.node.box import MOST_STATE, pack, unpack
 from pausefl.flower.node.bundle import read_bundle
 from pausefl.flower.protocol import arrays_in
 
@@ -45,7 +45,7 @@ def main(*, records: bool = False, mean: bool = False) -> None:
         answer = app(message=message, context=context)
         _, trained = arrays_in(answer.content)
         tensors = to_bytes(model, trained, records=records, mean=mean)
-        out.write(pack(tensors, recorddict_to_proto(context.state).SerializeToString()))
+        out.write(pack(tensors, _kept(context.state, state)))
 
 
 def _state(kept: bytes) -> RecordDict:
@@ -55,6 +55,19 @@ def _state(kept: bytes) -> RecordDict:
     except Exception as error:
         print(f"the kept state of the app cannot be read ({error}); the app begins without it", file=sys.stderr)
     return RecordDict()
+
+
+def _kept(state: Any, before: bytes) -> bytes:
+    """Return the state to keep; one that cannot be kept must not fail the training, so the one of before stays."""
+    try:
+        kept = recorddict_to_proto(state).SerializeToString()
+        if len(kept) <= MOST_STATE:
+            return bytes(kept)
+        why = f"it has {len(kept)} bytes, and at most {MOST_STATE} are kept"
+    except Exception as error:
+        why = str(error)
+    print(f"the state of the app cannot be kept ({why}); the one of before stays", file=sys.stderr)
+    return before
 
 
 def _send_torch_by_value() -> None:

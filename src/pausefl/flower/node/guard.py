@@ -21,7 +21,7 @@ from flwr.supercore import log
 from pausefl.errors import is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
 from pausefl.flower.node.array_bytes import from_bytes, size_of
-from pausefl.flower.node.box import Box, BoxError, pack, unpack
+from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
 from pausefl.flower.node.message_size import bytes_beside
 from pausefl.flower.node.noise_time import NoiseTime
@@ -32,8 +32,8 @@ from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
-MOST_STATE, STATE, STATE_OF = 1 << 24, "pausefl-state", "pausefl-state-of"
-"""Bytes of an app's state that are kept for its next message, the name they are kept by, and that of the app's hash."""
+STATE, STATE_OF = "pausefl-state", "pausefl-state-of"
+"""The names by which an app's state is kept for its next message, and the app's hash."""
 
 SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
@@ -113,14 +113,14 @@ class Guard:
     def _takes_time(self, message: Message, context: Context, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
 
-        The server can be slow to hand over a message, or make it large.  One record that takes a little longer would
-        then decide whether training fails.
+        The server can be slow to hand over a message.  One record that takes a little longer would then decide whether
+        training fails.
         """
         if not self.answer_after:
             return None
-        if time.monotonic() <= begun + self._third and bytes_beside(message, context) <= _MOST_BESIDE:
+        if time.monotonic() <= begun + self._third:
             return "bad-request" if self._is_late(message) else None
-        text = "pausefl: a message took %.1f seconds to come, or is too large, so its app would not have its time"
+        text = "pausefl: a message took %.1f seconds to come, so its app would not have its time"
         log(WARNING, text, time.monotonic() - begun)
         return "bad-request"
 
@@ -208,6 +208,12 @@ class Guard:
             log(WARNING, text, odd[0])
             return "bad-request"
         context.run_config = {**known_settings, **context.run_config}
+        # What is not the model takes some of the app's memory and time: one record could then decide about a failure.
+        size = bytes_beside(message, context)
+        if size > _MOST_BESIDE:
+            text = "pausefl: a message holds %d bytes beside its model, but may hold at most %d"
+            log(WARNING, text, size, _MOST_BESIDE)
+            return "bad-request"
         return None
 
     def text(self) -> str:
@@ -226,7 +232,7 @@ class Guard:
 
 
 _MOST_BESIDE = 1 << 20
-"""Bytes of a message beside its model, with ``answer_after``."""
+"""Bytes of a message beside its model."""
 
 
 class _HeldUpdate(PrivateUpdate):
