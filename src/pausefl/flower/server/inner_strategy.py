@@ -1,4 +1,4 @@
-"""The strategy inside: what must hold of it, the types of what it averages, and what of it a checkpoint keeps."""
+"""The inner strategy: which rules it must follow, which types it averages, and what a checkpoint stores of it."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _complexity(evidence: Evidence) -> Iterator[Finding]:
             if judged:
                 said = "; ".join(figure for _, figure in judged)
                 slow_enough = [comparison for comparison, _ in judged]
-                yield Finding.compared(study, f"{method}: p is {said}", *slow_enough)
+                yield Finding.compared(study, f"{method}: x is {said}", *slow_enough)
 
 
 def _grows_slowly_enough(rows: Rows, sizes: Sequence[float]) -> tuple[Comparison, str]:

@@ -46,8 +46,8 @@ _VERDICTS = (
     "*does not hold*: the whole interval is on the other side.",
     "*undecided*: the interval includes values for the claim and values against it.",
     "*one seed says yes*, *one seed says no*: there is only one pair of runs, so there is no interval.",
-    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed, fewer of its picks "
-    "went to a client that it had picked before than a round has members.",
+    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed it had hardly "
+    "picked any client a second time: there were fewer of these repeated picks than clients in one round.",
 )
 _COVERAGE = (
     "Epsilon measures how much leaks: the smaller it is, the less. [Units](units.md) explains it. *Per coordinate* "
