@@ -1,4 +1,4 @@
-"""Runs as rows for charts: averaged over seeds, and so few that they can be drawn for any number of rounds and clients."""
+"""Runs as rows for charts: averaged over seeds, and few enough for any number of rounds and clients."""
 
 from __future__ import annotations
 
