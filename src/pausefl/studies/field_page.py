@@ -56,7 +56,8 @@ We measure the time to a target, in seconds of the simulator's clock:
 - The target of a setting is 95 % of the accuracy that `random` reaches in the end with another seed. A rough network
   has the same target as the stable network.
 - In a rough network clients come and go, some answers never arrive, and some clients become slower for ever.
-- A rehearsal measures all clients before the first round. Its seconds count.
+- Policies that need latencies begin with a rehearsal. It measures all clients before the first round, and its seconds
+  count. Other policies begin at once.
 - `fastest` is told the true mean latencies. Nobody knows these in a real network. So `fastest` only shows what would be
   possible, and is not ranked.
 

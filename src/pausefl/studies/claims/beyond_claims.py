@@ -58,7 +58,8 @@ BEYOND = (
         "([simulator](simulator.md#averaging-that-knows-the-noise)). Plain averaging does not look at the noise. For "
         f"both, we take the mean accuracy of {SMOOTH} rounds where it is highest. Matched aggregation must be less "
         f"than {_PEAK_POINTS:g} point below plain averaging.",
-        "The first updates carry little noise. So it does not help the server to know the noise.",
+        "Accuracy is highest while updates still carry little noise. Until then, to know the noise changes little, so "
+        "both ways of averaging do about equally well.",
         _peaks,
         before_runs=True,
     ),
