@@ -55,7 +55,7 @@ def require_new_name(name: str, ledger: Path) -> None:
 
 def other_ledgers_warning(ledger_id: str) -> list[str]:
     """Return a line if this user has other ledgers: for the same data they are a second budget."""
-    with suppress(OSError, ConfigError):
+    with suppress(ConfigError):
         others = sorted(set(_ledger_ids()) - {ledger_id})
         if others:
             count = "another ledger" if len(others) == 1 else f"{len(others)} other ledgers"
@@ -69,7 +69,7 @@ def other_ledgers_warning(ledger_id: str) -> list[str]:
 
 def _ledger_ids() -> Iterator[str]:
     """Yield the ids of all ledgers of which this user has a second note."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # a folder that cannot be read is for whoever writes there to tell
         yield from sorted(path.name for path in second_note_folder().iterdir() if path.name.isalnum())
 
 

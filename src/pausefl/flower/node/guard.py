@@ -86,7 +86,7 @@ class Guard:
         if bundle is None:
             return refusal(message, "unreviewed"), False
         try:
-            why = self._refuses(bundle, message, context) or self._takes_time(message, context, begun)
+            why = self._refuses(bundle, message, context) or self._takes_time(message, begun)
         except Exception as error:  # Flower would send its text at once
             log(ERROR, "pausefl: a message cannot be read", exc_info=error)
             why = "bad-request"
@@ -110,7 +110,7 @@ class Guard:
         context.node_config[NODE_KEY] = str(self.owner)
         return _HeldUpdate(lambda: self._hold(begun))(message, context, app), ran
 
-    def _takes_time(self, message: Message, context: Context, begun: float) -> Reason | None:
+    def _takes_time(self, message: Message, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
 
         The server can be slow to hand over a message.  One record that takes a little longer would then decide whether
