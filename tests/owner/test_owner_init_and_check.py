@@ -460,6 +460,7 @@ def test_no_name_gets_a_second_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
             assert code == 2 and not (tmp_path / "two").exists() and (tmp_path / "one").exists() is not lost
             if lost or folder == "two":
                 assert f"has made a ledger for 'clinic' before, at '{tmp_path}/one/ledger.db' on 2" in err
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "Clinic")[0] == 2
     assert called(capsys, "owner", "init", tmp_path / "one", "--name", "trial")[0] == 0
 
 

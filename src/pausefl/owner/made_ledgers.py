@@ -45,7 +45,9 @@ def require_new_name(name: str, ledger: Path) -> None:
     """
     for ledger_id in _ledger_ids():
         made = _read(_file(ledger_id))
-        if made is not None and made.name == name and not (made.path == os.path.realpath(ledger) and ledger.exists()):
+        if made is None or made.name.casefold() != name.casefold():
+            continue
+        if made.path != os.path.realpath(ledger) or not ledger.exists():
             raise ConfigError(
                 f"this user has made a ledger for {name!r:.80} before, at {made.path!r:.300}{_when(ledger_id)}; if it "
                 "is about the same data, a new one would be a second budget, so put it back with 'pausefl ledger "

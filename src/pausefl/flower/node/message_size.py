@@ -24,7 +24,7 @@ def bytes_beside(message: Message, context: Context) -> int:
     for record_name, record in (message.content if message.has_content() else RecordDict()).items():
         size += _EACH + _length(record_name)
         for name, value in record.items():
-            if isinstance(value, Array):  # its name and its shape count with the noise that it takes
+            if isinstance(value, Array):  # its name and its true shape count with the noise that it takes
                 size += max(0, len(value.dtype) + len(value.stype) - _PLAIN) + _padding(value)
             else:
                 values = value if isinstance(value, list) else [value]
@@ -33,12 +33,16 @@ def bytes_beside(message: Message, context: Context) -> int:
 
 
 def _padding(array: Array) -> int:
-    """Return how many bytes of an array are neither its numbers nor what numpy says of them: numpy ignores those."""
+    """Return how many bytes of an array are neither its numbers nor what numpy says of them: numpy ignores those.
+
+    It also ignores the shape that Flower sends beside them.
+    """
     try:
         numbers = view_of(array)
     except Exception:
-        return len(array.data)
-    return max(0, len(array.data) - numbers.nbytes - _HEAD - _DIMENSION * numbers.ndim)
+        return len(array.data) + _EACH * len(array.shape)
+    behind = len(array.data) - numbers.nbytes - _HEAD - _DIMENSION * numbers.ndim
+    return max(0, behind) + _EACH * max(0, len(array.shape) - numbers.ndim)
 
 
 def _length(value: Any) -> int:
