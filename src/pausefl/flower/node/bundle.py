@@ -248,7 +248,7 @@ def _check_names(names: Sequence[str]) -> None:
         known = path.suffix in _PACKED or name in _ALSO_PACKED
         if not known or any(part.lower().endswith(_METADATA) for part in path.parts):
             raise ConfigError(
-                f"bundle has {name!r:.200}, which Flower would not pack, or which is a package's metadata; do not run it"
+                f"bundle has {name!r:.200}, which Flower would not pack, or a package's metadata; do not run it"
             )
         if name in folders or (is_source(name) and str(path.with_suffix("")) in folders):
             raise ConfigError(
