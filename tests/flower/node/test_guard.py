@@ -418,24 +418,6 @@ def test_a_state_that_cannot_be_kept_fails_no_training(
     assert "training failed" not in caplog.text and "the state of the app cannot be kept" in caplog.text
 
 
-def test_a_false_shape_counts_beside_the_model(node: Any, kit: ModuleType) -> None:
-    """numpy does not look at the shape that Flower sends."""
-    message, bundle = kit.request(), node.app()
-    message.content["arrays"]["w"].shape = (1,) * 140_000
-    reply = node.guard.answer(bundle.content, message, node.context)
-    assert Refusal.of(reply.error) == Refusal("bad-request") and not node.charges
-
-
-@pytest.mark.parametrize("padded", [0, 1 << 19, 3 << 19])
-def test_a_message_may_hold_little_beside_its_model(padded: int, node: Any, kit: ModuleType) -> None:
-    """It would take memory from the app.  numpy ignores bytes behind the numbers, and an array can have many names."""
-    message, bundle = kit.request(), node.app()
-    for array in message.content["arrays"].values():
-        array.data += bytes(padded // 2)
-    reply = node.guard.answer(bundle.content, message, node.context)
-    assert (reply.has_content(), node.charges) == ((True, 1) if padded < 1 << 20 else (False, 0))
-
-
 def test_a_state_that_cannot_be_read_is_an_empty_one(
     node: Any, kit: ModuleType, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,12 +18,12 @@ from flwr.app.metadata import validate_message_type
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
-from pausefl.errors import is_finite, require
+from pausefl.errors import InvalidValueError, is_finite, require
 from pausefl.flower.client import NODE_KEY, PrivateUpdate
+from pausefl.flower.node.app_request import app_request, check_size
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
-from pausefl.flower.node.message_size import bytes_beside
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
@@ -208,11 +208,10 @@ class Guard:
             log(WARNING, text, odd[0])
             return "bad-request"
         context.run_config = {**known_settings, **context.run_config}
-        # What is not the model takes some of the app's memory and time: one record could then decide about a failure.
-        size = bytes_beside(message, context)
-        if size > _MOST_BESIDE:
-            text = "pausefl: a message holds %d bytes beside its model, but may hold at most %d"
-            log(WARNING, text, size, _MOST_BESIDE)
+        try:
+            check_size(message, context)
+        except InvalidValueError as error:
+            log(WARNING, "pausefl: %s", error)
             return "bad-request"
         return None
 
@@ -229,10 +228,6 @@ class Guard:
         paths = {name: Path(values[name]) for name in ("owner", "reviewed")}
         noise = values["noise"] and NoiseTime(**values["noise"])
         return Guard(**paths, box=Box(**{**box, **folders}), answer_after=values["answer_after"], noise=noise)
-
-
-_MOST_BESIDE = 1 << 20
-"""Bytes of a message beside its model."""
 
 
 class _HeldUpdate(PrivateUpdate):
@@ -288,8 +283,8 @@ def run_boxed(
     kept = context.state.config_records.get(STATE, ConfigRecord())
     if kept.get(STATE_OF) != sha256(bundle):
         kept = ConfigRecord()
-    bare = replace(context, state=RecordDict())
-    known = [part.SerializeToString() for part in (message_to_proto(message), context_to_proto(bare))]
+    asked, given = app_request(message, context)
+    known = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
     command += [word for word, told in (("records", records), ("mean", mean)) if told]
