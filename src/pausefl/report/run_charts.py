@@ -1,4 +1,4 @@
-"""The charts of training runs: their sections, how each chart is read, and what is left out for want of data."""
+"""The charts of training runs: their sections, how each chart is read, and what is left out because data is missing."""
 
 from __future__ import annotations
 

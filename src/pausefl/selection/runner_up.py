@@ -1,4 +1,4 @@
-"""The second-best set: what an exact policy would have chosen, had the chosen set not been there.
+"""The second-best set: what an exact policy would have chosen if the chosen set had not been possible.
 
 Every other set of m lacks one of the chosen, so the runner-up is the best among m optima, each without one of them.
 Few of these optima have to be worked out: what can be reached without a member is known beforehand, up to rounding for

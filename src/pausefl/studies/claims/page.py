@@ -129,7 +129,7 @@ def _how_to_read(findings: Sequence[Finding]) -> list[str]:
     settled = [finding for finding in findings if decided(finding)]
     family = comparisons(findings)
     return [
-        f"**{len(settled)} verdicts on this page come from a statistical comparison. "
+        f"**{len(settled)} verdicts on this page say *holds* or *does not hold* because of a statistical comparison. "
         f"{sum(map(survives, settled))} of them survive the correction.**",
         "",
         "## How to read this page",
