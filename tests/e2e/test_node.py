@@ -89,10 +89,7 @@ class Site:
     def start_node(self) -> None:
         words = ["node", "start", "--owner", str(self.owner), "--time-limit", "60", "--"]
         self.link._start("node", "pausefl", *words, "--insecure", "--superlink", self.link.address)
-        until(
-            lambda: "guarded executor are running" in self.link.log("node").rpartition("reviewed apps may run")[2],
-            "the node",
-        )
+        until(lambda: "guarded executor are running" in self.link.log("node").rpartition("reviewed app")[2], "the node")
 
     def process(self, role: str) -> int:
         """Return the pid of one of the node's processes."""

@@ -82,6 +82,17 @@ def test_a_lost_ledger_comes_back_and_goes_on_where_it_ended(ledger: Path, backu
     assert ledger.stat().st_mode & 0o077 == 0
 
 
+def test_a_name_that_was_restored_elsewhere_gets_no_second_ledger(
+    ledger: Path, backup: Path, elsewhere: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    restored = tmp_path / "new" / "ledger.db"
+    restored.parent.mkdir()
+    restore_ledger(restored, backup, 3)
+    with pytest.raises(SystemExit):
+        main(["owner", "init", str(tmp_path / "again"), "--name", "clinic"])
+    assert f"has made a ledger for 'clinic' before, at '{restored}'" in capsys.readouterr().err
+
+
 def test_a_backup_that_would_forget_a_release_is_refused(ledger: Path, backup: Path) -> None:
     release(ledger, 4)
     ledger.unlink()

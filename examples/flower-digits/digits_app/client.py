@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -50,9 +51,10 @@ def work(context: Context) -> Callable[[Matrix, Matrix, Matrix], Matrix]:
 
 
 def received(msg: Message) -> Matrix:
+    """The model, if it is this app's: the server chooses it, and of another shape a row could hold many records."""
     [weights] = msg.content.array_records["arrays"].to_numpy_ndarrays()
-    if weights.shape != SHAPE:  # the server chooses it, and with another one a row could come to hold many records
-        raise ValueError(f"the model has shape {weights.shape}, but must have {SHAPE}")
+    if weights.shape != SHAPE or weights.dtype != np.float32:
+        raise ValueError(f"the model is {weights.dtype} {weights.shape}, but must be float32 {SHAPE}")
     return weights
 
 

@@ -40,7 +40,9 @@ def main(grid: Grid, context: Context) -> None:
         options["latency"] = FlooredNormal(np.linspace(0.1, 1.0, clients), std=0.05, floor=0.05)
 
     selector = pausefl.Selector(examples, per_round=per_round)
-    strategy = PauseStrategy(FedAvg(fraction_evaluate=0.0), selector, **options)
+    least = min(2, per_round)  # one is enough for a trial of one node
+    average = FedAvg(fraction_evaluate=0.0, min_train_nodes=least, min_available_nodes=least)
+    strategy = PauseStrategy(average, selector, **options)
 
     start, rounds = ArrayRecord([np.zeros(SHAPE, dtype=np.float32)]), config["rounds"] or rounds
     strategy.start(grid, start, num_rounds=rounds, timeout=config["timeout"], evaluate_fn=evaluate)

@@ -133,6 +133,7 @@ def start(
     from pausefl.flower.node.shared_limits import shared_limits
     from pausefl.flower.node.start import NOT_PROTECTED, check, start_warnings
     from pausefl.flower.node.start import start as run
+    from pausefl.owner.made_ledgers import remember
     from pausefl.owner.owner_check import check_owner
     from pausefl.owner.owner_file import read_owner
 
@@ -146,14 +147,17 @@ def start(
     guard = check(guard, supernode or ())
     terms = check_owner(guard.owner)
     typer.echo(f"second note: {terms.second_note}")
-    typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {read_owner(guard.owner).ledger_id}")
+    ledger_id = read_owner(guard.owner).ledger_id
+    typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {ledger_id}")
+    remember(ledger_id, terms.name, Path(terms.ledger))
     for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard)):
         typer.echo(f"WARNING: {warning}", err=True)
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)
     for folder in code_folders() if guard.box.closed else ():
         typer.echo(f"apps can read {folder}, because Python looks for code there")
-    typer.echo(f"{len(ReviewedApps(guard.reviewed).read())} reviewed apps may run {_terms(guard.box)}")
+    count = len(ReviewedApps(guard.reviewed).read())
+    typer.echo(f"{count} reviewed {'app' if count == 1 else 'apps'} may run {_terms(guard.box)}")
     if guard.answer_after:
         typer.echo(
             f"every answer leaves {guard.answer_after:g} seconds after its task was launched ({QUICK:g} if no app ran "

@@ -98,7 +98,7 @@ def init(
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
     require_new_name(name, folder / LEDGER)
     owner = terms(folder, name)
-    remember(owner)
+    remember(owner.ledger_id, owner.name, owner.ledger)
     made = (
         folder,
         folder / FILE,

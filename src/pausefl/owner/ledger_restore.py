@@ -8,6 +8,7 @@ from pathlib import Path
 from pausefl.errors import ConfigError, DamagedLedgerError, PauseError
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import require_one_place
+from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import (
     notes_after,
     notes_elsewhere,
@@ -62,6 +63,8 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         restored = SqliteLedger(path)
         require_one_place(path)
         write_notes(restored)
+    for name in restored.checked_releases():
+        remember(restored.id, name, path)
     return restored
 
 
@@ -78,7 +81,7 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
             for later, place in notes_after(witness):
                 later.check(source, f"in {place}")
     except PauseError as error:
-        raise ConfigError(f"{error}; {_SPENT}") from None
+        raise ConfigError(f"{source.path} cannot be restored: {error}; {_SPENT}") from None
     count = sum(source.checked_releases().values())
     # Without a note beside the replies nothing tells whether the ledger has been in another state folder since.
     newest = note is not None and witness is not None and witness.head == source.head and note.fits(witness)

@@ -1,4 +1,4 @@
-"""Which ledgers a user has made: their names and places, so that no data gets a second ledger by mistake.
+"""Which ledgers a user has: their names and places, so that no data gets a second ledger by mistake.
 
 A folder can be lost together with its ledger.  What is written here lies beside the second notes, outside that folder.
 """
@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.owner.owner_file import Owner
 from pausefl.owner.second_note_place import second_note_folder
 from pausefl.system.state_file import write_whole
 
@@ -31,11 +30,13 @@ class MadeLedger:
     path: str
 
 
-def remember(owner: Owner) -> None:
-    """Write down for whom a ledger was made; what cannot be written is left out, because no promise relies on it."""
+def remember(ledger_id: str, name: str, ledger: Path) -> None:
+    """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it."""
     with suppress(OSError, ConfigError):
-        text = json.dumps(asdict(MadeLedger(owner.name, os.path.realpath(owner.ledger))))
-        write_whole(_file(owner.ledger_id), text + "\n")
+        text = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger)))) + "\n"
+        file = _file(ledger_id)
+        if not file.exists() or file.read_text(encoding="utf-8") != text:  # its time tells when it was made
+            write_whole(file, text)
 
 
 def require_new_name(name: str, ledger: Path) -> None:

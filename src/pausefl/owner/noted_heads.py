@@ -84,8 +84,8 @@ class NotedHead:
         if not ledger.contains(self.head):
             raise ConfigError(
                 f"ledger {ledger.path} has {ledger.head.rows} rows, but not the head of row {self.rows} that is noted "
-                f"{where}, so it misses a release or the retirement; put back its newest backup with 'pausefl ledger "
-                "restore'"
+                f"{where}, so it misses a release or the retirement; find its newest backup, and put that back with "
+                "'pausefl ledger restore'"
             )
 
 

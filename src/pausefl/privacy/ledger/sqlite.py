@@ -350,7 +350,11 @@ class SqliteLedger:
             end = self._check(connection, afresh=True).head
             known = head in (None, end.hash, self._start.hash)
             if not known and connection.execute("SELECT 1 FROM charges WHERE hash = ?", (head,)).fetchone() is None:
-                raise broken(self.path, f"it does not contain the head {head!r}: it is an older copy or was rewritten")
+                raise broken(
+                    self.path,
+                    f"it does not contain the head {head!r}; if you typed the head correctly, the ledger is an older "
+                    "copy or was rewritten",
+                )
         return end
 
     @property
