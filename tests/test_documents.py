@@ -170,3 +170,9 @@ def test_whoever_limits_memory_is_told_to_keep_the_node_running() -> None:
     assert found and "`OOMPolicy=continue`" in before
     page = (ROOT / "docs" / "data-owner.md").read_text()
     assert "**`OOMPolicy=continue` is needed.**" in page and "\nOOMPolicy=continue\n" in page
+
+
+def test_whoever_counts_releases_in_a_log_is_told_when_the_log_is_not_whole() -> None:
+    """journald writes ordinary lines to the disk every five minutes, so a power cut takes the last ones."""
+    for page in ("data-owner.md", "owner-reference.md"):
+        assert "`SyncIntervalSec=1s`" in (ROOT / "docs" / page).read_text()

@@ -141,6 +141,37 @@ def test_rows_need_no_clip_of_the_app(tmp_path):
     assert arrays.verdict == "not refuted", arrays
 
 
+def batched(*, fixed):
+    """Return a maker of apps whose records have visits: padded to the longest record, or to a fixed length."""
+
+    def make(which):
+        visits = np.random.default_rng(1).integers(1, 4, COUNT)
+        visits[0] = 4 if which else 3
+        records = [np.random.default_rng(n).standard_normal((v, 7)).astype(np.float32) for n, v in enumerate(visits)]
+
+        def train(message, context):
+            longest = 9 if fixed else max(map(len, records))
+            table = np.stack([np.pad(one, ((0, longest - len(one)), (0, 0))).ravel() for one in records])
+            # As matrix products do it: half of the columns are added up first, then the other half.
+            halves = np.array_split(np.tanh(table), 2, axis=1)
+            score = sum(np.cumsum(half, axis=1, dtype=np.float32)[:, -1] for half in halves)
+            rows = {name: np.multiply.outer(score, np.ones_like(tensor)) for name, tensor in MODEL.items()}
+            return answer(message, rows)
+
+        return train, MODEL
+
+    return make
+
+
+def test_an_app_whose_rows_depend_on_how_long_other_records_are_is_found(tmp_path):
+    """A product of matrices of another shape is rounded in another way; a server can make the last digit count."""
+    file = owner_file(tmp_path, "")
+    _, arrays = audit_client(file, runs=FEW, make=batched(fixed=False))
+    assert arrays.verdict == "BROKEN" and "rows, if only in their last digits" in arrays.event, arrays
+    _, arrays = audit_client(file, runs=FEW, error=RARE, make=batched(fixed=True))
+    assert arrays.verdict == "not refuted", arrays
+
+
 def test_the_command_finds_an_app_that_forgets_to_clip_one_layer(file, capsys):
     words = ("audit", "--owner", file, "--runs", FEW, "--json")
     code, seen = called(capsys, *words, "--app", f"{__name__}:make_faulty")

@@ -357,6 +357,22 @@ def test_a_retired_ledger_sends_nothing_again(owner):
 
 
 @pytest.mark.parametrize("keep", [0, 2])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_training_that_goes_on_while_its_ledger_is_retired_sends_nothing(owner, keep, fails):
+    owner = replace(owner, keep=keep)
+
+    def training():
+        retire_for_ever(SqliteLedger(owner.ledger), owner.name)
+        if fails:
+            raise ValueError("patient 17")
+        return MODEL, {}
+
+    assert refused(owner, training).reason == "failed"
+    assert refused(owner).reason == "exhausted"
+    assert charged(owner) == ["run/1", "retired"]
+
+
+@pytest.mark.parametrize("keep", [0, 2])
 def test_a_lost_ledger_is_missed(owner, keep):
     kept = replace(owner, keep=keep)
     ask(kept)

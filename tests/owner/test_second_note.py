@@ -85,7 +85,7 @@ def refusal(shared: Path, file: Path) -> str:
         ("another home", "misses a release"), ("no home", "set XDG_STATE_HOME"),
         ("note 000", "cannot be read (Permission denied)"), ("folder 000", "cannot write in"),
         ("folder 500", "cannot write in"), ("folder 777", "chmod go-w"), ("note 666", "chmod go-w"),
-        ("note empty", "is damaged"), ("note a folder", "cannot be read (Is a directory)"),
+        ("note empty", "is damaged"), ("note a folder", "cannot be read (it is no plain file)"),
         ("state a file", "cannot write in"), ("state a dangling link", "No such file"),
     ],
 )  # fmt: skip
@@ -349,7 +349,7 @@ def test_a_note_that_cannot_be_one_is_damaged(tmp_path: Path, monkeypatch: pytes
     else:
         note.write_text("[" * 200_000)
         note.chmod(0o600)
-    with pytest.raises(PauseError, match="is damaged" if odd == "deep" else r"cannot be read \(it is a pipe\)"):
+    with pytest.raises(PauseError, match="is damaged" if odd == "deep" else r"cannot be read \(it is no plain file\)"):
         check_owner(file)
 
 

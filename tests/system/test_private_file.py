@@ -48,6 +48,21 @@ def test_a_folder_is_refused_if_everybody_may_rename_what_is_in_it(file, mode):
     require_private(file, "file")
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o777])
+def test_a_folder_above_in_which_everybody_may_rename_is_refused(file, tmp_path, mode):
+    """Somebody could exchange the whole folder for another one of the same user."""
+    tmp_path.chmod(mode)
+    for check in (lambda: require_private(file, "file"), lambda: require_private_folder(file.parent, "folder")):
+        if mode != 0o777:
+            check()
+            continue
+        with pytest.raises(NotPrivateError, match="can be replaced by every user") as refused:
+            check()
+        mend(str(refused.value))
+        check()
+        tmp_path.chmod(mode)
+
+
 def test_a_link_is_followed(file, tmp_path):
     link = tmp_path / "link.toml"
     link.symlink_to(file)

@@ -144,7 +144,10 @@ def retire(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Spend the rest of a subject's budget, so that it never releases anything again.  You cannot undo this."""
+    """Mark the rest of a subject's budget as spent, so that it never releases anything again.  You cannot undo this.
+
+    A training that is running sends nothing. Only a reply that is already on its way still arrives.
+    """
     from pausefl.owner.ledger_identity import retire_for_ever
     from pausefl.privacy.ledger.charge import check_names
 

@@ -190,21 +190,29 @@ def _apps(owner: Path | None, apps: Path | None) -> ReviewedApps:
     return ReviewedApps(_place(owner, apps))
 
 
-def _shadowed(path: str) -> str:
-    """Return the module of Python, or of the installed packages, that would not be found behind this file."""
+def _place_marks(path: str, bundle: Bundle) -> list[str]:
+    """Return what is odd about the place of a file: the bundle comes first where Python looks for a module.
+
+    Installed packages also try to import modules that are not installed.
+    """
     from importlib.util import find_spec
 
     top = path.partition("/")[0].partition(".")[0]
+    if not (path.endswith(".py") or "/" in path) or not top.isidentifier():
+        return []
     try:
-        known = top in sys.stdlib_module_names or (top.isidentifier() and find_spec(top) is not None)
+        known = top in sys.stdlib_module_names or find_spec(top) is not None
     except (ImportError, ValueError):  # it is there, but not loaded in the usual way
         known = True
-    return top if known and (path.endswith(".py") or "/" in path) else ""
+    if known:
+        return [f"WARNING: it takes the place of the module {top!r}"]
+    own = {loaded.partition(":")[0].partition(".")[0] for loaded in bundle.components.values()}
+    return [] if top in own else [f"WARNING: any package may import it as {top!r}"]
 
 
 def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
-    from pausefl.flower.node.source_text import is_source, source_marks
+    from pausefl.flower.node.app_text import is_source, text_marks
 
     named = bundle.app
     lines = [
@@ -219,9 +227,8 @@ def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]
         lines.append(f"compared with {before[0].sha256[:8]}, which you reviewed on {before[0].reviewed}:")
     for path, content in bundle.files.items():
         marks = [changed[path]] if path in changed else []
-        marks += [] if path.isascii() else [f"WARNING: its name has letters that may look like others: {path!a}"]
-        marks += [f"WARNING: it takes the place of the module {top!r}"] if (top := _shadowed(path)) else []
-        marks += source_marks(path, content)
+        marks += _place_marks(path, bundle)
+        marks += text_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
     missing = [f"  {'':>15}  {name}" for name in left]

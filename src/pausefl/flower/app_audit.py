@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -54,6 +55,7 @@ class TwoApps:
             raise ConfigError(f"the app fails with both data sets, so only noise would be audited: {errors[0]}")
         gap = means[0] - means[1]
         self.stretch = self._stretch(means)
+        self.changed_rows = self._changed_rows() if client.owner.rows else 0
         self._places = np.argsort(-np.abs(gap))[:_KEPT]
         self._along = gap / (float(np.linalg.norm(gap)) or 1.0)
         self.pair = InputPair("the app's two data sets", self._few(means[0]), self._few(means[1]))
@@ -72,6 +74,20 @@ class TwoApps:
         share = 1.0 if owner.rows else rounding_share(model, layers, guarantee.bound, owner.examples)
         return float(np.linalg.norm(means[0] - means[1])) * share * owner.examples / (2.0 * guarantee.bound)
 
+    def _changed_rows(self) -> int:
+        """Return how many rows of one data set the other one lacks; 0 if training draws at random, or fails.
+
+        One is right.  Matrix products round a row in another way if it stands in another place, or beside longer ones,
+        and a server can send a model in which the last digit of a row decides about all of it.
+        """
+        apps = list(self.apps.values())
+        try:
+            first, again, second = (self._rows(app) for app in (apps[0], *apps))
+        except Exception:
+            return 0
+        one, other = (Counter(row.tobytes() for row in table + 0.0) for table in (first, second))
+        return max((one - other).total(), (other - one).total()) if np.array_equal(first, again) else 0
+
     def trial(self, updates: Sequence[FloatArray]) -> FloatArray:
         """Train with the data sets to which these belong, and release, from an empty ledger."""
         self._client.renew()
@@ -86,19 +102,13 @@ class TwoApps:
         """Return what the gate would noise, and why it is zeros if training fails."""
         owner, model = self._client.owner, self._client.model
         guarantee = owner.mechanism.guarantee
-        message, context = self._client.message("train", TrainingRequest("audit", 1))
-        del message.content[RECORD]
         parts = {name: np.zeros(tensor.size) for name, tensor in model.items()}
         try:
-            trained = arrays_in(app(message, context).content)[1]
             layers = Layers.of(model, batch_norm=owner.batch_norm)
             if owner.rows:
-                given = contributions(model, trained, layers, owner.examples)
-                rows = np.concatenate([part.reshape(len(part), -1) for part in given.values()], axis=1, dtype=float)
-                rows[~np.isfinite(rows).all(axis=1)] = 0.0
-                mean = bounded(rows, guarantee, owner.examples)
+                mean = bounded(self._rows(app), guarantee, owner.examples)
             else:
-                change = difference(model, trained, layers, mean=owner.clipped_by == "app")
+                change = difference(model, self._trained(app), layers, mean=owner.clipped_by == "app")
                 mean = bounded(np.concatenate([part.ravel() for part in change.values()]), guarantee)
         except Exception as error:
             return np.concatenate(list(parts.values())), reason(error, app)
@@ -106,6 +116,19 @@ class TwoApps:
         cuts = np.cumsum([parts[name].size for name in names])[:-1]
         parts |= dict(zip(names, np.split(mean, cuts), strict=True))
         return np.concatenate(list(parts.values())), ""
+
+    def _rows(self, app: App) -> FloatArray:
+        """Return what the app returns for each record, as the gate takes it."""
+        owner, model = self._client.owner, self._client.model
+        given = contributions(model, self._trained(app), Layers.of(model, batch_norm=owner.batch_norm), owner.examples)
+        rows = np.concatenate([part.reshape(len(part), -1) for part in given.values()], axis=1, dtype=float)
+        rows[~np.isfinite(rows).all(axis=1)] = 0.0
+        return rows
+
+    def _trained(self, app: App) -> Mapping[str, Tensor]:
+        message, context = self._client.message("train", TrainingRequest("audit", 1))
+        del message.content[RECORD]
+        return arrays_in(app(message, context).content)[1]
 
 
 def _made(make: MakeApp, which: int) -> tuple[App, Mapping[str, Tensor] | None]:

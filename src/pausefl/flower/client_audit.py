@@ -86,6 +86,9 @@ def audit_client(
         if two is not None and two.stretch > 1.0 + _ROUNDING:
             far = f"the app's two data sets: one record moves the sum {two.stretch:.3g} times as far as the noise hides"
             return [replies, found(loudest, source, math.inf, math.inf, far)]
+        if two is not None and two.changed_rows > 1:
+            more = f"the app's two data sets: one record changes {two.changed_rows} rows, if only in their last digits"
+            return [replies, found(loudest, source, math.inf, math.inf, more)]
         trial, given = (loudest.trial, None) if two is None else (two.trial, two.pair)
         arrays = attack(
             trial, owner.mechanism.guarantee, bound_for(owner.mechanism), runs=runs, error=error, low_bits=True,

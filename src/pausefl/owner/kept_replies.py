@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pausefl.errors import StateFileError
+from pausefl.errors import ConfigError, StateFileError
 from pausefl.owner.request_and_reply import Reply
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.system.lock import only_writer
@@ -33,6 +33,12 @@ _MORE, _LEDGER = 1 << 16, 1 << 16
 def replies_folder(ledger: Path) -> Path:
     """Return where the replies of a ledger are kept: beside it."""
     return ledger.with_name(f"{ledger.name}-replies")
+
+
+def send_no_more(folder: Path, subject: str) -> None:
+    """Keep replies of a subject from leaving, also those to trainings that go on: it was retired."""
+    _end_of(folder, subject).touch(mode=0o600)
+    sync_folder(folder)
 
 
 @contextmanager
@@ -132,7 +138,12 @@ class Place:
             self._held.close()
 
     def keep(self, reply: Reply) -> None:
-        """Keep a reply durably, and forget the oldest beyond as many as are kept of this subject."""
+        """Keep a reply durably, and forget the oldest beyond as many as are kept of this subject.
+
+        Refuse it if the subject was retired while training went on: then it must not leave, whether or not it is kept.
+        """
+        if _end_of(self._folder, self._asked[0]).exists():
+            raise ConfigError(f"{self._asked[0]!r} was retired while training went on, so nothing is sent")
         if self._room is None:
             return
         for part in self._parts(reply):
@@ -167,6 +178,10 @@ def _kept_reply(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Reply:
         tensors, header["metrics"], header["releases"], header["seconds"], replayed=True,
         level=level and NoiseLevel(**level),
     )  # fmt: skip
+
+
+def _end_of(folder: Path, subject: str) -> Path:
+    return folder / f"{_name(subject)}.retired"
 
 
 def _name(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pausefl.errors import ConfigError
-from pausefl.owner.kept_replies import replies_folder, writing_in
+from pausefl.owner.kept_replies import replies_folder, send_no_more, writing_in
 from pausefl.owner.noted_heads import (
     NotedHead,
     note_path,
@@ -149,7 +149,10 @@ def note_head(ledger: SqliteLedger) -> None:
 
 
 def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
-    """Spend all that the subject has left, and note it, so that no copy from before is ever charged again."""
+    """Spend all that the subject has left, and note it, so that no copy from before is ever charged again.
+
+    A training that goes on meanwhile sends nothing.
+    """
     if ledger.simulation:
         return ledger.retire(subject)
     replies_folder(ledger.path).mkdir(mode=0o700, exist_ok=True)
@@ -161,6 +164,8 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
         finally:  # also if it was retired before, and somebody was killed before that was noted
             ledger.verify()
             write_notes(ledger)
+            if ledger.checked_past(subject).retired is not None:
+                send_no_more(replies_folder(ledger.path), subject)
     return spent
 
 

@@ -28,6 +28,8 @@ from pausefl.system.state_file import sync_folder, write_whole
 
 _PATIENCE = 30.0
 """Seconds to wait for a client that uses another copy of the ledger."""
+_LONGEST = 1 << 16
+"""Letters of a note that are read at most."""
 _VOID = ""
 """The mark of a second note that was left behind."""
 
@@ -230,9 +232,10 @@ def readable_note(read: Callable[[], NotedHead | None]) -> NotedHead | None:
 
 def _read(path: Path) -> NotedHead | None:
     try:
-        if stat.S_ISFIFO(path.stat().st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe")  # to read it would take for ever
-        note = NotedHead(**json.loads(path.read_text(encoding="utf-8")))
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")  # to read a pipe, say, would take for ever
+        with path.open(encoding="utf-8") as file:
+            note = NotedHead(**json.loads(file.read(_LONGEST)))
         if [type(getattr(note, name)) for name in note.__slots__] != [str, int, str, int, str, str]:
             raise TypeError
     except FileNotFoundError:

@@ -29,6 +29,7 @@ def require_private_folder(folder: Path, what: str) -> None:
     A sticky bit does not help: others could still put files there.  The folders above it may be shared, as ``/tmp`` is.
     """
     _require_own(folder, folder.resolve(), what)
+    _require_place(folder, folder.resolve().parent, what)
 
 
 def require_private_place(path: Path, what: str) -> None:
@@ -41,12 +42,13 @@ def require_private_place(path: Path, what: str) -> None:
 
 
 def _require_place(path: Path, folder: Path, what: str) -> None:
-    mode = folder.stat().st_mode
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise NotPrivateError(
-            f"{what} {str(path)!r} can be replaced by every user; run `chmod o-w {_quoted(folder)}`, or use a "
-            "file in a folder of your own"
-        )
+    for above in (folder, *folder.parents):  # whoever may rename one of them can put another in its place
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise NotPrivateError(
+                f"{what} {str(path)!r} can be replaced by every user; run `chmod o-w {_quoted(above)}`, or use a "
+                "file in a folder of your own"
+            )
 
 
 def require_readable(path: Path, what: str) -> None:

@@ -49,6 +49,10 @@ TRIES = {
     "disks": lambda: read("/proc/diskstats"),
     "load": lambda: read("/proc/loadavg"),
     "anything else": lambda: next(filter(about_all, pathlib.Path("/proc").glob("[!0-9]*"))),
+    "work of processors": lambda: next(
+        file for kind in ("cpuidle", "cpufreq", "thermal_throttle")
+        for file in pathlib.Path("/sys/devices/system/cpu").glob(f"cpu[0-9]*/{kind}/**/*") if file.is_file()
+    ),
     "extents of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0xC020660B, bytes(32)),
     "its own processes, fine": lambda: read("/proc/self/status"),
     "kind of processor, fine": lambda: read("/proc/cpuinfo"),

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError, NotPrivateError
+from pausefl.flower.node.app_text import text_marks
 from pausefl.flower.node.bundle import load_bundle, read_bundle
 from pausefl.flower.node.reviewed_apps import ReviewedApp, ReviewedApps
-from pausefl.flower.node.source_text import source_marks
 
 
 def zipped(files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
@@ -255,15 +255,11 @@ def test_without_a_terminal_nothing_is_put_on_the_list_unless_told(
     assert not ended.value.code and load_bundle(folder).sha256 in node.apps
 
 
-def test_letters_that_look_like_others_are_marked(
-    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_with_letters_that_look_like_others_is_refused(kit: ModuleType, tmp_path: Path) -> None:
     folder = kit.write_app(tmp_path / "app", kit.PLAIN)
     (folder / "tried" / "cli\u0435nt.py").write_text("")  # a Cyrillic letter
-    with pytest.raises(SystemExit):
-        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
-    marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
-    assert len(marked) == 1 and "'tried/cli\\u0435nt.py'" in marked[0]
+    with pytest.raises(ConfigError, match=r"a file called 'tried/cli\\u0435nt.py', which is not ASCII"):
+        load_bundle(folder)
 
 
 HIDDEN = {
@@ -280,6 +276,16 @@ HIDDEN = {
     "selectors of a variant": "RAN = 'a\ufe01\U000e0101' != 'a'\n".encode(),
     "a blank letter": "\u3164 = RAN = True\n".encode(),
     "an empty pattern": "RAN = True  #\u2800\n".encode(),
+    "an object without a picture": "RAN = True  # stop\ufffcall\n".encode(),
+}
+# What an app reads decides what it does: each of these reads as {"on bad value": "zero"}, and another key counts.
+SETTINGS_FILES = {
+    "a letter of another alphabet": '{"on b\u0430d value": "zero"}',
+    "a letter without a picture": '{"on\ufffcbad value": "zero"}',
+    "no width": '{"on bad\u200b value": "zero"}',
+    "a return": '{"on bad value": "stop",\r "on bad value": "zero"}',
+    "a key that stands twice": '{"on bad value": "zero", "on bad value": "stop"}',
+    "not UTF-8": b'{"on bad value": "\xff"}',
 }
 
 
@@ -289,6 +295,44 @@ def test_source_that_reads_otherwise_than_it_runs_is_refused(way: str, kit: Modu
     folder = kit.write_app(tmp_path / "app", kit.PLAIN)
     (folder / "tried" / "client.py").write_bytes(HIDDEN[way] + kit.PLAIN.encode())
     with pytest.raises(ConfigError, match=r"a screen does not show as it is|which Python reads as"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["limits.json", "limits.jsonl", "limits.yaml", "limits.yml", "limits.toml"])
+@pytest.mark.parametrize("way", SETTINGS_FILES)
+def test_settings_that_read_otherwise_than_they_count_are_refused(
+    way: str, name: str, kit: ModuleType, tmp_path: Path
+) -> None:
+    folder, text = kit.write_app(tmp_path / "app", kit.PLAIN), SETTINGS_FILES[way]
+    (folder / "tried" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    if way == "a key that stands twice" and "json" not in name:
+        load_bundle(folder)  # the page says so
+        return
+    with pytest.raises(ConfigError, match=r"a screen does not show as it is|can look like another|twice"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "fine"),
+    [
+        ("# by M\u00fcller", True),
+        ("x = 1  # \u03b1", True),
+        ("x = '\u00fc'", False),
+        ('x = """\n# \u00fc\n"""', False),
+        ("\u0430 = 1", False),
+        ("\uff45val('1')", False),
+        ("x = '\\u00fc'", True),
+        ("x = (  # \u00fc", False),
+    ],
+)
+def test_letters_that_are_not_ascii_stand_in_comments_only(
+    line: str, fine: bool, kit: ModuleType, tmp_path: Path
+) -> None:
+    folder = kit.write_app(tmp_path / "app", f"{kit.PLAIN}\n{line}\n")
+    if fine:
+        load_bundle(folder)
+        return
+    with pytest.raises(ConfigError, match=r"can look like another|is not Python"):
         load_bundle(folder)
 
 
@@ -324,27 +368,43 @@ def test_a_tab_counts_as_wide_as_it_is_shown(
     assert "tried/client.py  (WARNING: it has a line of 248 columns)" in capsys.readouterr().out
 
 
-def test_source_of_another_alphabet_and_long_lines_are_marked(
+def test_long_lines_code_out_of_sight_and_letters_in_comments_and_prose_are_marked(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = kit.write_app(tmp_path / "app", "\ufeff" + kit.PLAIN.replace("\n", "\r\n") + "\tpass\n")
-    (folder / "tried" / "server.py").write_text("\uff45val('1')\nx = 1" + " " * 300 + "; evil()\n")
-    (folder / "README.md").write_text("\u200d" * 500)
+    (folder / "tried" / "server.py").write_text("# \uff45val\nx = 1" + " " * 300 + "; evil()\n")
+    (folder / "tried" / "limits.json").write_text('{"a": "zero",' + " " * 300 + '"b": "stop"}\n')
+    (folder / "README.md").write_text("by M\u00fcller" + " " * 300)
     with pytest.raises(SystemExit):
         main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
-    marked = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
-    assert len(marked) == 2 and marked[1].endswith(
+    marked = [line.partition("bytes  ")[2] for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
+    assert sorted(marked) == [
+        "README.md  (WARNING: it has letters that are not ASCII)",
+        "tried/limits.json  (WARNING: it has a line of 325 columns)  (WARNING: it has code behind 40 blanks)",
         "tried/server.py  (WARNING: it has letters that are not ASCII)  (WARNING: it has a line of 313 columns)  "
-        "(WARNING: it has code behind 40 blanks)"
-    )
-    assert marked[0].endswith("README.md  (WARNING: it has a letter that a screen does not show ('\\u200d'))")
+        "(WARNING: it has code behind 40 blanks)",
+    ]
 
 
-def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
+def test_a_module_that_is_no_part_of_the_app_is_marked(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Installed packages try to import modules that are not installed, and the bundle comes first."""
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "opt_nothing.py").write_text("")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "text.md").write_text("")
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    marked = [line.partition("bytes  ")[2] for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
+    assert "opt_nothing.py  (WARNING: any package may import it as 'opt_nothing')" in marked
+    assert not any(line.startswith("tried/") for line in marked)
+
+
+def test_what_is_left_out_is_named(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = kit.write_app(tmp_path / "app", kit.PLAIN)
-    (folder / "tried" / "scale.json").write_bytes(b"\x80\x04")
     (folder / "tried" / "_more.py").write_text("x = 1\n")
     (folder / ".gitignore").write_text("_*\n")
     file = folder / "pyproject.toml"
@@ -358,7 +418,6 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
     assert "WARNING: code that you see in the folder is NOT in the bundle" in said and "tried/_more.py" in said
     assert "the server can change these settings, and no others:\n  centre = False\n" in said and "39 = 39\n" in said
     assert "json/tool.py  (WARNING: it takes the place of the module 'json')" in said
-    assert ("scale.json" not in said) or "scale.json  (WARNING: it is no text, so nobody can read it)" in said
 
 
 @pytest.mark.parametrize(
@@ -366,7 +425,8 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
     [
         ("x = 1" + "\t" * 12 + "; evil()\n", "code behind 40 blanks"),
         ("x = (1\n" + " " * 100 + "- evil()\n)\n", "code behind 40 blanks"),
-        ("x = 1\n" + "\n" * 60 + "evil()\n", "60 empty lines in a row"),
+        ("x = 1\n" + "\n" * 60 + "evil()\n", "60 lines without code in a row"),
+        ("x = 1\n" + "#\n" * 60 + "evil()\n", "60 lines without code in a row"),
         ("x = '" + "a" * 130 + "'\n", "a line of 136 columns"),
         ("def f(): pass\n\n\ny = 2" + " " * 20 + "# why\n", ""),
         ("x = 1", ""),
@@ -374,7 +434,7 @@ def test_what_nobody_can_read_is_marked_and_what_is_left_out_is_named(
     ],
 )
 def test_code_out_of_sight_is_marked(source: str, mark: str) -> None:
-    marks = source_marks("tried/client.py", source.encode())
+    marks = text_marks("tried/client.py", source.encode())
     assert [mark in one for one in marks] == [True] * bool(mark)
 
 

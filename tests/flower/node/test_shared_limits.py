@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,8 @@ def machine(folder: Path, **numbers: int | str) -> dict[str, Path]:
     proc, groups = folder / "proc", folder / "cgroup"
     (proc / "sys/fs").mkdir(parents=True)
     (proc / "self").mkdir()
+    (proc / "sys/vm").mkdir()
+    (proc / "sys/vm/overcommit_memory").write_text(f"{numbers.get('overcommit', 0)}\n")
     (proc / "sys/fs/file-max").write_text(f"{numbers.get('files', 2**63 - 1)}\n")
     (proc / "sys/fs/pipe-user-pages-hard").write_text(f"{numbers.get('pipes', 0)}\n")
     (proc / "self/cgroup").write_text("1:cpu:/x\n0::/system.slice/clinic.service\n")
@@ -40,7 +44,7 @@ def machine(folder: Path, **numbers: int | str) -> dict[str, Path]:
     ("numbers", "said"),
     [
         ({}, None), ({"files": 2465780}, "fs.file-max is 2465780"), ({"pipes": 64}, "fs.pipe-user-pages-hard is 64"),
-        ({"tasks": 320}, "300 tasks are left"),
+        ({"tasks": 320}, "300 tasks are left"), ({"overcommit": 2}, "vm.overcommit_memory is 2"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("as_user")
@@ -67,6 +71,25 @@ def test_a_limit_on_processes_that_an_app_can_use_up_is_refused(monkeypatch: pyt
     with pytest.raises(PauseError, match=rf"\(ulimit -u\) is {least - 1}, but must be at least {least}.*raise it"):
         check_shared_limits(Box())
     check_shared_limits(Box(closed=False))
+
+
+@pytest.mark.parametrize("group", ["max", str(600 << 20)])
+def test_a_supernode_has_half_of_the_memory(tmp_path: Path, group: str) -> None:
+    """What it takes, the server chooses: an app that runs meanwhile must not lack it."""
+    given = machine(tmp_path)
+    (given["groups"] / "system.slice/memory.max").write_text(f"{group}\n")
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from pausefl.flower.node.shared_limits import limit_own_memory\n"
+        "limit_own_memory(*map(Path, sys.argv[1:]))\n"
+        "print(resource.getrlimit(resource.RLIMIT_DATA)[1])\n"
+        "try: bytearray(400 << 20); print('taken')\n"
+        "except MemoryError: print('refused')\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code, *map(str, given.values())], capture_output=True, text=True)
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = whole // 2 if group == "max" else 300 << 20
+    assert told.stdout.split() == [str(most), "taken" if group == "max" else "refused"], told
 
 
 def test_tasks_are_counted() -> None:

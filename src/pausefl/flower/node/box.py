@@ -34,9 +34,9 @@ MOST_STATE = 1 << 24
 """Bytes of an app's state that are kept for its next message."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
-_LOG_LINES, _LOG_LIMIT, _CHUNK, _PATIENCE = 200, 1 << 16, 1 << 16, 10.0
+_LOG_LINES, _LOG_LIMIT, _CHUNK, _PATIENCE, _PAUSE = 200, 1 << 16, 1 << 16, 10.0, 0.01
 """Lines and bytes of the log for one app: systemd drops lines of a service that says too many, also ours about charges.
-Bytes read at once; seconds."""
+Bytes read at once; seconds; and seconds between two looks at what is not logged: an app must not keep the node busy."""
 
 
 class BoxError(PauseError, RuntimeError):
@@ -155,6 +155,8 @@ class Box:
                     for pipe, take in zip(pipes, (out.extend, lines.take), strict=True):
                         if pipe.fileno() in ready and not _read(pipe.fileno(), take, limit - len(out)):
                             waiting.unregister(pipe.fileno())
+                    if lines.full and pipes[1].fileno() in ready:
+                        time.sleep(_PAUSE)
                     if len(out) > limit:
                         raise BoxError(f"the app returned more than {limit} bytes and was stopped")
                     if ready == {over}:  # it has ended, and all that it said was read
@@ -264,6 +266,11 @@ class _Lines:
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log, self._rest, self._left, self._lines = log, b"", _LOG_LIMIT, _LOG_LINES
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is logged."""
+        return not self._lines
 
     def take(self, said: bytes) -> None:
         if not self._lines:

@@ -20,8 +20,8 @@ import click
 from flwr.common.config import flatten_dict
 
 from pausefl.errors import ConfigError
+from pausefl.flower.node.app_text import check_text, is_source
 from pausefl.flower.node.plain_files import require_plain_files
-from pausefl.flower.node.source_text import check_source, is_source
 
 _MOST_BYTES, _CONFIGURATION = 1 << 28, "pyproject.toml"
 _MOST_TOML, _MOST_DOTS = 1 << 18, 1000  # a key of many parts takes the reader of TOML a time that grows with its square
@@ -118,7 +118,7 @@ def load_bundle(path: Path) -> Bundle:
                 "run it"
             )
     for name, content in bundle.files.items():
-        check_source(name, content)
+        check_text(name, content)
     return bundle
 
 

@@ -204,8 +204,11 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
 def _cover_counters() -> None:
     """Cover whatever in /proc is about the whole machine, but for the kind of its processors, which libraries ask for.
 
-    What is left are processes, and links to what a process sees.
+    What is left are processes, and links to what a process sees.  Also what processors count of their own work.
     """
+    for counters in Path("/new/sys/devices/system/cpu").glob("cpu*/*"):
+        if counters.name in ("cpuidle", "cpufreq", "thermal_throttle") and counters.is_dir():
+            _mount("box", str(counters.resolve()), "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "size=4096")
     with os.scandir("/new/proc") as entries:
         covered = [e for e in entries if not (e.name.isdigit() or e.is_symlink() or e.name == "cpuinfo")]
     for entry in covered:

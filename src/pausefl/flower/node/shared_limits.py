@@ -49,6 +49,11 @@ def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sy
             f"fs.pipe-user-pages-hard is {pipes}, and an app can use up that much, which the server would see; set it "
             "to 0, which means no limit"
         )
+    if _number(proc / "sys/vm/overcommit_memory") == 2:
+        found.append(
+            "vm.overcommit_memory is 2, so an app can reserve all memory of the machine without being ended, which the "
+            "server would see; run `sysctl -w vm.overcommit_memory=0`"
+        )
     left = _tasks_left(proc / "self/cgroup", groups)
     if left is not None and left < MOST_PROCESSES + _OWN:
         found.append(
@@ -56,6 +61,17 @@ def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sy
             "raise TasksMax, or the server will see that an app uses them up"
         )
     return found
+
+
+def limit_own_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> None:
+    """Let this process have half of the memory that there is: what it takes, the server chooses, and an app lacks it.
+
+    A server could otherwise take memory while an app runs, until one record more makes the training fail.
+    """
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = (_number(one / "memory.max") for one in _control_groups(proc / "self/cgroup", groups))
+    most = min((whole, *(limit for limit in found if limit is not None))) // 2
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _number(path: Path) -> int | None:
@@ -74,13 +90,17 @@ def _tasks_of(user: int) -> int:
 
 
 def _tasks_left(table: Path, groups: Path) -> int | None:
-    """Return how many tasks the control groups of this process still allow; None if nothing tells (cgroups(7))."""
+    """Return how many tasks the control groups of this process still allow; None if nothing tells."""
+    pairs = [(_number(one / "pids.max"), _number(one / "pids.current")) for one in _control_groups(table, groups)]
+    return min((most - now for most, now in pairs if most is not None and now is not None), default=None)
+
+
+def _control_groups(table: Path, groups: Path) -> list[Path]:
+    """Return the control groups of this process, from its own up (cgroups(7))."""
     with suppress(OSError):
         for line in table.read_text(encoding="utf-8").splitlines():
             kind, _, path = line.split(":", 2)
             if kind == "0":
                 place = groups / path.lstrip("/")
-                around = [one for one in (place, *place.parents) if one.is_relative_to(groups)]
-                pairs = [(_number(one / "pids.max"), _number(one / "pids.current")) for one in around]
-                return min((most - now for most, now in pairs if most is not None and now is not None), default=None)
-    return None
+                return [one for one in (place, *place.parents) if one.is_relative_to(groups)]
+    return []

@@ -19,6 +19,7 @@ from pausefl.flower.client import NODE_KEY
 from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.reviewed_apps import ReviewedApps
+from pausefl.flower.node.shared_limits import limit_own_memory
 
 _supernode: Any = import_module("flwr.supernode.cli.flower_supernode")
 _messages: Any = import_module("flwr.supernode.start_client_internal")
@@ -52,6 +53,7 @@ def run_supernode(port: str, reviewed: str, *options: str) -> None:
     """Be the SuperNode, until the parent ends; the executor's secret is read from stdin."""
     disable_process_dumping(strict=False)
     clean_log()
+    limit_own_memory()
     read_reviewed_only(Path(reviewed))
     hide_durations()
     follow_no_redirects()

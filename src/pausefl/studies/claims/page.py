@@ -26,8 +26,8 @@ _DEFINED = {True: "before its runs", False: "with or after its runs"}
 _WIDTH = 150
 _OUR_OWN = (
     "These claims are our own. *Before its runs* means that the history of the project has the claim before the runs "
-    "that judge it. *With or after its runs* means that it does not. Then the runs may have suggested the claim. "
-    "So these runs are weaker evidence for it."
+    "that judge it. *With or after its runs* means that the claim came into the history together with its runs, or "
+    "later. Then the runs may have suggested the claim. So these runs are weaker evidence for it."
 )
 _TERMS = (
     "A **policy** is the rule that picks the clients of a round. PAUSE is the paper's policy, and SA-PAUSE is its "

@@ -1,0 +1,122 @@
+"""Whether a reader of an app's files sees what runs: other letters, hidden ones, encodings, and what to look at."""
+
+from __future__ import annotations
+
+import json
+import tokenize
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import groupby
+
+from pausefl.errors import ConfigError
+
+_LONGEST, _GAP, _EMPTY = 120, 40, 50
+"""Columns of a line, blanks in a line and lines without code: what stands beyond is out of sight on many screens."""
+_BLANK = (
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFFC, 0xFFFC), (0xE0100, 0xE01EF),
+)  # fmt: skip
+"""Letters that Unicode lets a screen leave out (Default_Ignorable_Code_Point), and others without a picture, where
+Python takes them for printable."""
+_MARK = b"\xef\xbb\xbf"
+"""The first bytes of some files in UTF-8."""
+
+
+def is_source(name: str) -> bool:
+    """Whether Python can load a file of this name as source."""
+    return name.lower().endswith((".py", ".pyw"))
+
+
+def is_prose(name: str) -> bool:
+    """Whether a file is for people: code can read it, but not without naming it."""
+    return name.lower().endswith(".md") or name.rpartition("/")[2] == "LICENSE"
+
+
+def check_text(name: str, content: bytes) -> None:
+    """Refuse a file in which something is not shown, or shown in another place or as another letter than it is.
+
+    Letters that are not ASCII can look like others, so they may stand only in prose and in comments of Python code.
+    Files of settings decide what code does, and of two equal keys in JSON the second one counts.  Python takes a single
+    return for the end of a line, which a terminal does not, and after a form feed it counts indentation anew.  Marks of
+    direction show code as a part of a comment (Boucher and Anderson, 2021).
+    """
+    if not name.isascii():
+        raise ConfigError(f"bundle has a file called {name!a:.200}, which is not ASCII; let its author rename it")
+    for number, line in enumerate(_lines(content), 1):
+        odd = next((letter for letter in line if letter == "\ufffd" or not _is_shown(letter)), None)
+        if odd is not None:
+            raise ConfigError(
+                f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
+                f"({odd!a}); let its author write it as an escape"
+            )
+    for number, letter in () if is_prose(name) else _foreign_letters(name, content):
+        raise ConfigError(
+            f"bundle has {name!r:.200}, whose line {number} has the letter {letter!a}, which can look like another; "
+            "let its author write it as an escape, or in a comment of Python code"
+        )
+    if name.lower().endswith((".json", ".jsonl")):
+        _check_keys(name, content)
+
+
+def text_marks(name: str, content: bytes) -> list[str]:
+    """Return what a reader should look at in a file that is not refused."""
+    marks = [] if content.removeprefix(_MARK).isascii() else ["WARNING: it has letters that are not ASCII"]
+    if is_prose(name):
+        return marks
+    lines = [line.expandtabs(8).rstrip() for line in content.decode().split("\n")]
+    longest = max(map(len, lines))
+    marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
+    marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line for line in lines)
+    bare = groupby(line.lstrip()[:1] in ("", "#") for line in lines)
+    empty = max((len(list(run)) for without, run in bare if without), default=0)
+    return marks + [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
+
+
+def _lines(content: bytes) -> list[str]:
+    text = content.removeprefix(_MARK).replace(b"\r\n", b"\n").replace(b"\t", b" ")
+    return text.decode(errors="replace").split("\n")
+
+
+def _foreign_letters(name: str, content: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the letters that are not ASCII, with their lines, but for those in comments of Python code."""
+    if not is_source(name):
+        texts = list(enumerate(_lines(content), 1))
+    else:
+        try:
+            encoding, _ = tokenize.detect_encoding(BytesIO(content).readline)
+        except SyntaxError:
+            encoding = "unknown"
+        if encoding not in ("utf-8", "utf-8-sig"):
+            raise ConfigError(
+                f"bundle has {name!r:.200}, which Python reads as {encoding}, but must be UTF-8; do not run this app"
+            )
+        try:
+            tokens = [] if content.isascii() else list(tokenize.tokenize(BytesIO(content).readline))
+        except (tokenize.TokenError, SyntaxError) as error:
+            raise ConfigError(f"bundle has {name!r:.200}, which is not Python ({error}); do not run it") from None
+        kinds = (tokenize.COMMENT, tokenize.ENCODING)
+        texts = [(token.start[0], token.string) for token in tokens if token.type not in kinds]
+    yield from ((number, letter) for number, text in texts for letter in text if not letter.isascii())
+
+
+def _check_keys(name: str, content: bytes) -> None:
+    """Refuse JSON in which a key stands twice."""
+
+    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
+        known: dict[str, object] = {}
+        for key, value in found:
+            if key in known:
+                raise ConfigError(f"bundle has {name!r:.200}, which has the key {key!a:.80} twice; do not run it")
+            known[key] = value
+        return known
+
+    for text in _lines(content) if name.lower().endswith("l") else [content.decode()]:
+        try:
+            json.loads(text, object_pairs_hook=pairs)
+        except (json.JSONDecodeError, RecursionError):
+            continue  # no reader of JSON takes it
+
+
+def _is_shown(letter: str) -> bool:
+    """Whether a screen shows a letter: some are printable by name, and leave no mark."""
+    return letter.isprintable() and not any(first <= ord(letter) <= last for first, last in _BLANK)
