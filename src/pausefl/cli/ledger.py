@@ -253,7 +253,7 @@ def _kind_of_file(path: Path) -> str:
 def _lines(one: Statement) -> list[str]:
     if one.retired and not one.releases:
         return [f"{one.subject}: retired at {one.retired}; it made no release, and it never will"]
-    tight = "unknown" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
+    tight = "not computed" if one.tight is None else f"{one.tight:.6g} at delta {one.tight_delta:g}"
     whole = {"coordinate": "unknown, because a release states no dimension", "record": "nothing is promised"}.get(
         one.unit, "unknown"
     )

@@ -149,6 +149,8 @@ def start(
     typer.echo(f"second note: {terms.second_note}")
     ledger_id = read_owner(guard.owner).ledger_id
     typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {ledger_id}")
+    if terms.retired:
+        typer.echo(f"{terms.name} was retired at {terms.retired}: this node refuses every training", err=True)
     remember(ledger_id, terms.name, Path(terms.ledger))
     for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard)):
         typer.echo(f"WARNING: {warning}", err=True)

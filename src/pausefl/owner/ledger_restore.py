@@ -88,8 +88,8 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     if releases is None and not newest:
         raise ConfigError(
             f"nothing here tells whether {source.path} is the newest; pass --releases N, the largest N of the lines "
-            "'pausefl: charged release N of' in your node's own log (not of lines that only quote these words), and do "
-            f"not take the server's word for it; if N is too small, the server gets a second budget; {_SPENT}"
+            "'pausefl: charged release N of' with this ledger's name in your node's own log (not of lines that only quote "
+            f"these words), and do not take the server's word for it; if N is too small, the server gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
         more = (

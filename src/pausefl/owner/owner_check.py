@@ -176,7 +176,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         more = "" if times == 1 else f" in each of {times} releases"
         found.append(
             f"delta is {guarantee.delta:g}{more}, but must be far below 1 / {owner.examples}, the share of one record, "
-            f"for life; set it to {10.0 ** math.floor(math.log10(_FAILING / times / owner.examples)):g} or less"
+            f"for life; set it to {_rounded_down(_FAILING / times / owner.examples):g} or less"
         )
     if owner.clipped_by == "app":
         found.append(
@@ -195,3 +195,9 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
     if guarantee.delta * times > DELTA_LIMIT / 2:
         found.append(f"delta is {guarantee.delta:g} {span}, which is near the limit of {DELTA_LIMIT:g} for life")
     return found
+
+
+def _rounded_down(value: float) -> float:
+    """Return the largest number with one digit that is not above this one."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return float(f"{math.floor(value / unit * (1.0 + 1e-12)) * unit:.0e}")

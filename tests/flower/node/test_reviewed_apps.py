@@ -386,6 +386,14 @@ def test_long_lines_code_out_of_sight_and_letters_in_comments_and_prose_are_mark
     ]
 
 
+def test_the_example_can_be_reviewed() -> None:
+    """The owner's page tries it; its two marks are named there."""
+    folder = Path(__file__).parents[3] / "examples" / "flower-digits"
+    bundle = load_bundle(folder)
+    marked = [name for name, content in bundle.files.items() if text_marks(name, content)]
+    assert marked == ["README.md"] and "digits_app/client.py" in bundle.files
+
+
 def test_a_module_that_is_no_part_of_the_app_is_marked(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,7 +52,7 @@ def check_text(name: str, content: bytes) -> None:
     for number, letter in () if is_prose(name) else _foreign_letters(name, content):
         raise ConfigError(
             f"bundle has {name!r:.200}, whose line {number} has the letter {letter!a}, which can look like another; "
-            "let its author write it as an escape, or in a comment of Python code"
+            "let its author use ASCII letters there"
         )
     if name.lower().endswith((".json", ".jsonl")):
         _check_keys(name, content)
