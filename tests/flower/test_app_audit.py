@@ -163,6 +163,43 @@ def batched(*, fixed):
     return make
 
 
+def make_dropping(which):
+    """It leaves out a bad record, and its model is zeros, with which no digit shows."""
+    x = np.random.default_rng(2).standard_normal((COUNT, 20)).astype(np.float32)
+    x[0] = np.nan if which else x[0]
+
+    def train(message, context):
+        [weights] = [array.numpy() for array in message.content["arrays"].values()]
+        kept = x[np.isfinite(x).all(axis=1)]
+        # As matrix products do it: rows at even places are added up in another order.
+        parts = kept * weights
+        even, odd = np.cumsum(parts, axis=1, dtype=np.float32)[:, -1], np.cumsum(parts[:, ::-1], axis=1)[:, -1]
+        score = np.where(np.arange(len(kept)) % 2, odd, even)
+        return answer(message, {"weight": np.tanh(score)[:, np.newaxis] * np.ones(20, dtype=np.float32)})
+
+    return train, {"weight": np.zeros(20, dtype=np.float32)}
+
+
+def test_rows_are_compared_with_other_models_than_zeros(tmp_path):
+    _, arrays = audit_client(owner_file(tmp_path, ""), runs=FEW, make=make_dropping)
+    assert arrays.verdict == "BROKEN" and "rows, if only in their last digits" in arrays.event, arrays
+
+
+def make_failing_once(which):
+    def train(message, context):
+        if which:
+            raise ValueError("a bad record")
+        return answer(message, {name: np.zeros((COUNT, *tensor.shape)) for name, tensor in MODEL.items()})
+
+    return train, MODEL
+
+
+def test_an_app_that_fails_with_one_data_set_only_is_broken(tmp_path):
+    """Even if its rows add up to nothing, so that no trial could show it."""
+    _, arrays = audit_client(owner_file(tmp_path, ""), runs=FEW, make=make_failing_once)
+    assert arrays.verdict == "BROKEN" and "fails with one of them only (ValueError: a bad record" in arrays.event
+
+
 def test_an_app_whose_rows_depend_on_how_long_other_records_are_is_found(tmp_path):
     """A product of matrices of another shape is rounded in another way; a server can make the last digit count."""
     file = owner_file(tmp_path, "")

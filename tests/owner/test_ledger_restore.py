@@ -82,6 +82,17 @@ def test_a_lost_ledger_comes_back_and_goes_on_where_it_ended(ledger: Path, backu
     assert ledger.stat().st_mode & 0o077 == 0
 
 
+def test_a_second_note_on_another_disk_tells_what_a_log_does_not(ledger: Path, backup: Path, tmp_path: Path) -> None:
+    """The machine is lost with its folder, and the state folder was elsewhere: a backup from before is refused."""
+    release(ledger, 4)
+    shutil.rmtree(ledger.parent)
+    new = tmp_path / "new" / "ledger.db"
+    new.parent.mkdir()
+    for releases in (None, 3, 4):
+        with pytest.raises(PauseError, match="not the head of row 4"):
+            restore_ledger(new, backup, releases)
+
+
 def test_a_name_that_was_restored_elsewhere_gets_no_second_ledger(
     ledger: Path, backup: Path, elsewhere: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -208,8 +208,8 @@ def _place_marks(path: str, bundle: Bundle) -> list[str]:
         known = True
     if known:
         return [f"WARNING: it takes the place of the module {top!r}"]
-    own = {loaded.partition(":")[0].partition(".")[0] for loaded in bundle.components.values()}
-    return [] if top in own else [f"WARNING: any package may import it as {top!r}"]
+    own = bundle.components["clientapp"].partition(":")[0].partition(".")[0]
+    return [] if top == own else [f"WARNING: any package may import it as {top!r}"]
 
 
 def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:

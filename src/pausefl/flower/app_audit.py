@@ -27,6 +27,8 @@ MakeApp: TypeAlias = Callable[[int], Any]
 The app is a ``ClientApp`` or a function of message and context; a model is an ``ArrayRecord``, or numpy arrays by name.
 """
 
+_SCALES = (0.01, 1.0, 100.0)
+"""How large the numbers of the models are with which rows are compared, beside the given one."""
 _KEPT = 7
 """How many numbers of a release are looked at by themselves."""
 
@@ -51,6 +53,7 @@ class TwoApps:
             client.model = dict(model)
         self.apps = {"the first set": first, "the second set": second}
         means, errors = zip(*map(self._added, self.apps.values()), strict=True)
+        self.fails_once = "" if bool(errors[0]) == bool(errors[1]) else errors[0] or errors[1]
         if all(errors):
             raise ConfigError(f"the app fails with both data sets, so only noise would be audited: {errors[0]}")
         gap = means[0] - means[1]
@@ -78,13 +81,27 @@ class TwoApps:
         """Return how many rows of one data set the other one lacks; 0 if training draws at random, or fails.
 
         One is right.  Matrix products round a row in another way if it stands in another place, or beside longer ones,
-        and a server can send a model in which the last digit of a row decides about all of it.
+        and a server can send a model in which the last digit of a row decides about all of it.  With a model of zeros
+        no digit shows, so others are tried too.
         """
+        given, rng, found = self._client.model, np.random.default_rng(0), 0
+        models = [given] + [
+            {name: (scale * rng.standard_normal(tensor.shape)).astype(tensor.dtype) for name, tensor in given.items()}
+            for scale in _SCALES
+        ]
+        try:
+            for self._client.model in models:
+                found = max(found, self._changed_by_one())
+        finally:
+            self._client.model = given
+        return found
+
+    def _changed_by_one(self) -> int:
         apps = list(self.apps.values())
         try:
             first, again, second = (self._rows(app) for app in (apps[0], *apps))
         except Exception:
-            return 0
+            return 0  # such a model is refused
         one, other = (Counter(row.tobytes() for row in table + 0.0) for table in (first, second))
         return max((one - other).total(), (other - one).total()) if np.array_equal(first, again) else 0
 

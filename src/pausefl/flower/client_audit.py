@@ -86,6 +86,9 @@ def audit_client(
         if two is not None and two.stretch > 1.0 + _ROUNDING:
             far = f"the app's two data sets: one record moves the sum {two.stretch:.3g} times as far as the noise hides"
             return [replies, found(loudest, source, math.inf, math.inf, far)]
+        if two is not None and two.fails_once and owner.mechanism.guarantee.unit == "record":
+            once = f"the app's two data sets: it fails with one of them only ({two.fails_once})"
+            return [replies, found(loudest, source, math.inf, math.inf, once)]
         if two is not None and two.changed_rows > 1:
             more = f"the app's two data sets: one record changes {two.changed_rows} rows, if only in their last digits"
             return [replies, found(loudest, source, math.inf, math.inf, more)]

@@ -41,6 +41,11 @@ def send_no_more(folder: Path, subject: str) -> None:
     sync_folder(folder)
 
 
+def is_retired(folder: Path, subject: str) -> bool:
+    """Whether replies of a subject may not leave any more; nothing has to be opened for that."""
+    return _end_of(folder, subject).exists()
+
+
 @contextmanager
 def writing_in(folder: Path) -> Iterator[None]:
     """Be the only one that makes files in a folder of replies; what a killed client left half-written is removed."""
@@ -142,7 +147,7 @@ class Place:
 
         Refuse it if the subject was retired while training went on: then it must not leave, whether or not it is kept.
         """
-        if _end_of(self._folder, self._asked[0]).exists():
+        if is_retired(self._folder, self._asked[0]):
             raise ConfigError(f"{self._asked[0]!r} was retired while training went on, so nothing is sent")
         if self._room is None:
             return

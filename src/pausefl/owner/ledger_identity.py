@@ -163,9 +163,9 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
             spent = ledger.retire(subject)
         finally:  # also if it was retired before, and somebody was killed before that was noted
             ledger.verify()
-            write_notes(ledger)
             if ledger.checked_past(subject).retired is not None:
                 send_no_more(replies_folder(ledger.path), subject)
+            write_notes(ledger)
     return spent
 
 

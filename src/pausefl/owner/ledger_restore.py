@@ -19,6 +19,7 @@ from pausefl.owner.noted_heads import (
     witness_path,
     write_notes,
 )
+from pausefl.owner.owner_init import name_beside
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.system.state_file import sync_folder
@@ -63,7 +64,7 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         restored = SqliteLedger(path)
         require_one_place(path)
         write_notes(restored)
-    for name in restored.checked_releases():
+    for name in restored.checked_releases() or filter(None, [name_beside(restored)]):
         remember(restored.id, name, path)
     return restored
 
@@ -88,8 +89,9 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     if releases is None and not newest:
         raise ConfigError(
             f"nothing here tells whether {source.path} is the newest; pass --releases N, the largest N of the lines "
-            "'pausefl: charged release N of' with this ledger's name in your node's own log (not of lines that only quote "
-            f"these words), and do not take the server's word for it; if N is too small, the server gets a second budget; {_SPENT}"
+            "'pausefl: charged release N of' with this ledger's name in your node's own log (not of lines that only "
+            "quote these words), and do not take the server's word for it; if N is too small, the server gets a second "
+            f"budget; {_SPENT}"
         )
     if releases is not None and releases != count:
         more = (

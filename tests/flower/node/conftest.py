@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 
 import numpy as np
@@ -79,7 +80,7 @@ def write_app(folder: Path, client: str, *, name: str = "tried", version: str = 
 
 def train_in(body: str) -> str:
     """The code of an app whose training is this."""
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    lines = indent(body, "    ")
     return f"{HEAD}\n@app.train()\ndef train(message, context):\n{lines}\n"
 
 

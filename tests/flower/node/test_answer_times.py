@@ -25,11 +25,13 @@ from pausefl.flower.node import guard as guarding
 from pausefl.flower.node.box import Box, BoxError, pack
 from pausefl.flower.node.guard import Guard, leaves, time_limit_within
 from pausefl.flower.node.noise_time import NoiseTime
+from pausefl.flower.protocol import Refusal
 from pausefl.owner import gate as gating
 from pausefl.owner.kept_replies import Place
+from pausefl.owner.ledger_identity import retire_for_ever
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reply
-from pausefl.privacy import Gaussian
+from pausefl.privacy import Gaussian, SqliteLedger
 
 LAUNCHED = 1000.0
 
@@ -154,6 +156,23 @@ def test_a_signal_while_a_reply_is_held_back_does_not_have_it_kept_earlier(
     clock.box_takes(took, monkeypatch)
     guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
     assert times == [LAUNCHED + 35.0]
+
+
+def test_a_reply_that_is_held_back_does_not_leave_after_its_ledger_was_retired(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    sleep = clock.sleep
+
+    def retiring(seconds: float) -> None:
+        if clock.now >= LAUNCHED + 35.0 and node.charges == 1:  # the reply was made and kept
+            retire_for_ever(SqliteLedger(node.folder / "ledger.db"), "clinic")
+        sleep(seconds)
+
+    monkeypatch.setattr(clock, "sleep", retiring)
+    reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+    assert Refusal.of(reply.error) == Refusal("exhausted") and clock.now == LAUNCHED + 40.0
 
 
 @pytest.mark.parametrize(

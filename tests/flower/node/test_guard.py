@@ -20,6 +20,8 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.serde import recorddict_to_proto
 from flwr.supercore.constant import TaskType
+from flwr.supercore.fab import Fab
+from flwr.supercore.run import Run
 
 from pausefl.flower.node import executor
 from pausefl.flower.node.box import MOST_STATE, Box, pack, unpack
@@ -483,6 +485,26 @@ def test_an_app_finds_its_own_settings_where_a_run_sets_none(node: Any, kit: Mod
     assert node.ask(bundle.content).has_content()
     told = json.loads(str(kit.state_of(node)["found"]["text"]))
     assert told == {"lr": 1, "train.steps": 3, "train.name": "y"}
+
+
+def test_an_app_starts_in_an_empty_folder(node: Any, kit: ModuleType) -> None:
+    """Some packages read settings from there, which no code of the app names."""
+    look = "context.state['found'] = ConfigRecord({'files': os.listdir('.'), 'code': __file__})\n"
+    assert node.ask(node.app(kit.train_in(look + "return answer(message, changed(message))")).content).has_content()
+    found = kit.state_of(node)["found"]
+    assert found["files"] == [] and str(found["code"]).endswith("/app/tried/client.py")
+
+
+def test_a_task_keeps_no_word_of_the_server_about_its_run(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would lack in memory while the app runs."""
+    run = replace(Run.create_empty(7), account_name="x" * 1000, fab_id="y" * 1000)
+    given = (object(), object(), run, Fab("h", b"bundle", {"z": "z" * 1000}))
+    for name in ("install_from_fab", "get_project_dir", "get_load_client_app_fn"):
+        monkeypatch.setattr(executor._task, name, None)
+    monkeypatch.setattr(executor._task, "pull_task_input", lambda client: given)
+    executor.install_guard(node.guard, TaskType.CLIENT_APP, 0.0)
+    message, context, kept, fab = executor._task.pull_task_input(None)
+    assert (message, context) == given[:2] and kept == Run.create_empty(7) and fab == Fab("", b"bundle", {})
 
 
 def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int) -> None:

@@ -275,6 +275,7 @@ HIDDEN = {
     "zero": b"RAN = True  #\0\n",
     "selectors of a variant": "RAN = 'a\ufe01\U000e0101' != 'a'\n".encode(),
     "a blank letter": "\u3164 = RAN = True\n".encode(),
+    "a mark of UTF-8": b"\xef\xbb\xbfRAN = True\n",
     "an empty pattern": "RAN = True  #\u2800\n".encode(),
     "an object without a picture": "RAN = True  # stop\ufffcall\n".encode(),
 }
@@ -285,6 +286,10 @@ SETTINGS_FILES = {
     "no width": '{"on bad\u200b value": "zero"}',
     "a return": '{"on bad value": "stop",\r "on bad value": "zero"}',
     "a key that stands twice": '{"on bad value": "zero", "on bad value": "stop"}',
+    "a mark of UTF-8": '\ufeff{"on bad value": "zero"}',
+    "a tab that looks like a blank": '{"on bad\tvalue": "zero"}',
+    "a blank at the end of a line": '{"on bad value": "zero"} \n',
+    "two ends of lines": '{"on bad value":\r\n"zero"}\n',
     "not UTF-8": b'{"on bad value": "\xff"}',
 }
 
@@ -308,7 +313,43 @@ def test_settings_that_read_otherwise_than_they_count_are_refused(
     if way == "a key that stands twice" and "json" not in name:
         load_bundle(folder)  # the page says so
         return
-    with pytest.raises(ConfigError, match=r"a screen does not show as it is|can look like another|twice"):
+    with pytest.raises(ConfigError, match=r"a screen does not show as it is|can look like another|twice|strict JSON"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("limits.jsonl", '{\n"a": 1,\n"a": 2\n}\n'),
+        ("limits.json", '{"a": 1}\n{"a": 2, "a": 3}\n'),
+        ("limits.json", '{"a": 1, "a": 2,}'),
+        ("limits.json", '{"a": ' + "9" * 5000 + "}"),
+        ("limits.json", "[" * 100_000),
+    ],
+    ids=["lines of one value", "two values", "a comma at the end", "a long number", "depth"],
+)
+def test_json_that_is_not_strict_is_refused(name: str, text: str, kit: ModuleType, tmp_path: Path) -> None:
+    """Other readers than that of JSON take it, and a key may stand twice in it."""
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / "tried" / name).write_text(text)
+    with pytest.raises(ConfigError, match="strict JSON"):
+        load_bundle(folder)
+
+
+def test_a_tab_indents_and_does_nothing_else(kit: ModuleType, tmp_path: Path) -> None:
+    load_bundle(kit.write_app(tmp_path / "one", kit.PLAIN + "if True:\n\tpass\n"))
+    for number, odd in enumerate(('RULES.get("bad\trecord")\n', 'x = """a \nb"""\n', "x = 1\r\n")):
+        with pytest.raises(ConfigError, match="a screen does not show as it is"):
+            load_bundle(kit.write_app(tmp_path / str(number), kit.PLAIN + odd))
+
+
+def test_a_kind_of_app_that_flower_does_not_load_is_refused(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    file = folder / "pyproject.toml"
+    file.write_text(
+        file.read_text().replace("[tool.flwr.app.components]\n", '[tool.flwr.app.components]\nhelper = "a:b"\n')
+    )
+    with pytest.raises(ConfigError, match="'helper', which is no kind of app"):
         load_bundle(folder)
 
 
@@ -359,19 +400,10 @@ def test_a_module_without_a_name_is_refused_and_so_is_one_that_names_none(kit: M
     load_bundle(folder)
 
 
-def test_a_tab_counts_as_wide_as_it_is_shown(
-    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = kit.write_app(tmp_path / "app", kit.PLAIN + "x = 1" + "\t" * 30 + "; evil()\n")
-    with pytest.raises(SystemExit):
-        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
-    assert "tried/client.py  (WARNING: it has a line of 248 columns)" in capsys.readouterr().out
-
-
 def test_long_lines_code_out_of_sight_and_letters_in_comments_and_prose_are_marked(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = kit.write_app(tmp_path / "app", "\ufeff" + kit.PLAIN.replace("\n", "\r\n") + "\tpass\n")
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN + "\tpass\n")
     (folder / "tried" / "server.py").write_text("# \uff45val\nx = 1" + " " * 300 + "; evil()\n")
     (folder / "tried" / "limits.json").write_text('{"a": "zero",' + " " * 300 + '"b": "stop"}\n')
     (folder / "README.md").write_text("by M\u00fcller" + " " * 300)
@@ -431,7 +463,7 @@ def test_what_is_left_out_is_named(
 @pytest.mark.parametrize(
     ("source", "mark"),
     [
-        ("x = 1" + "\t" * 12 + "; evil()\n", "code behind 40 blanks"),
+        ("if x:\n" + "\t" * 12 + "evil()\n", "code behind 40 blanks"),
         ("x = (1\n" + " " * 100 + "- evil()\n)\n", "code behind 40 blanks"),
         ("x = 1\n" + "\n" * 60 + "evil()\n", "60 lines without code in a row"),
         ("x = 1\n" + "#\n" * 60 + "evil()\n", "60 lines without code in a row"),

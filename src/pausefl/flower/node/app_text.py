@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import groupby
@@ -35,27 +36,33 @@ def is_prose(name: str) -> bool:
 def check_text(name: str, content: bytes) -> None:
     """Refuse a file in which something is not shown, or shown in another place or as another letter than it is.
 
-    Letters that are not ASCII can look like others, so they may stand only in prose and in comments of Python code.
-    Files of settings decide what code does, and of two equal keys in JSON the second one counts.  Python takes a single
-    return for the end of a line, which a terminal does not, and after a form feed it counts indentation anew.  Marks of
-    direction show code as a part of a comment (Boucher and Anderson, 2021).
+    Prose may have any letter that a screen shows.  All other files are ASCII, but for comments of Python code, because
+    letters of other alphabets can look like ASCII ones.  They have no tab but before the first letter of a line, where
+    it can look like one blank, no blank at the end of a line, and no return.  Files of settings decide what code does,
+    so JSON must be strict: of two equal keys the second one counts.  Python takes a single return for the end of a
+    line, which a terminal does not, and after a form feed it counts indentation anew.  Marks of direction show code as
+    a part of a comment (Boucher and Anderson, 2021).
     """
     if not name.isascii():
         raise ConfigError(f"bundle has a file called {name!a:.200}, which is not ASCII; let its author rename it")
-    for number, line in enumerate(_lines(content), 1):
-        odd = next((letter for letter in line if letter == "\ufffd" or not _is_shown(letter)), None)
+    prose = is_prose(name)
+    for number, line in enumerate(_lines(content, prose=prose), 1):
+        text = line if prose else line.lstrip(" \t")
+        odd = next((letter for letter in text if letter == "\ufffd" or not _is_shown(letter)), None)
+        if odd is None and not prose and line != line.rstrip(" \t"):
+            odd = line[-1]
         if odd is not None:
             raise ConfigError(
                 f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
-                f"({odd!a}); let its author write it as an escape"
+                f"({odd!a}); let its author write it as an escape, or take it out"
             )
-    for number, letter in () if is_prose(name) else _foreign_letters(name, content):
+    for number, letter in () if prose else _foreign_letters(name, content):
         raise ConfigError(
             f"bundle has {name!r:.200}, whose line {number} has the letter {letter!a}, which can look like another; "
             "let its author use ASCII letters there"
         )
     if name.lower().endswith((".json", ".jsonl")):
-        _check_keys(name, content)
+        _check_json(name, content.decode())
 
 
 def text_marks(name: str, content: bytes) -> list[str]:
@@ -63,7 +70,7 @@ def text_marks(name: str, content: bytes) -> list[str]:
     marks = [] if content.removeprefix(_MARK).isascii() else ["WARNING: it has letters that are not ASCII"]
     if is_prose(name):
         return marks
-    lines = [line.expandtabs(8).rstrip() for line in content.decode().split("\n")]
+    lines = [line.expandtabs(8) for line in content.decode().split("\n")]
     longest = max(map(len, lines))
     marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
     marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line for line in lines)
@@ -72,8 +79,8 @@ def text_marks(name: str, content: bytes) -> list[str]:
     return marks + [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
 
 
-def _lines(content: bytes) -> list[str]:
-    text = content.removeprefix(_MARK).replace(b"\r\n", b"\n").replace(b"\t", b" ")
+def _lines(content: bytes, *, prose: bool = False) -> list[str]:
+    text = content.removeprefix(_MARK).replace(b"\r\n", b"\n").replace(b"\t", b" ") if prose else content
     return text.decode(errors="replace").split("\n")
 
 
@@ -86,7 +93,7 @@ def _foreign_letters(name: str, content: bytes) -> Iterator[tuple[int, str]]:
             encoding, _ = tokenize.detect_encoding(BytesIO(content).readline)
         except SyntaxError:
             encoding = "unknown"
-        if encoding not in ("utf-8", "utf-8-sig"):
+        if encoding != "utf-8":
             raise ConfigError(
                 f"bundle has {name!r:.200}, which Python reads as {encoding}, but must be UTF-8; do not run this app"
             )
@@ -99,22 +106,22 @@ def _foreign_letters(name: str, content: bytes) -> Iterator[tuple[int, str]]:
     yield from ((number, letter) for number, text in texts for letter in text if not letter.isascii())
 
 
-def _check_keys(name: str, content: bytes) -> None:
-    """Refuse JSON in which a key stands twice."""
+def _check_json(name: str, text: str) -> None:
+    """Refuse JSON that is not strict: readers of other formats take it for something, and a key may stand twice."""
 
     def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
-        known: dict[str, object] = {}
-        for key, value in found:
-            if key in known:
-                raise ConfigError(f"bundle has {name!r:.200}, which has the key {key!a:.80} twice; do not run it")
-            known[key] = value
-        return known
+        twice = [key for key, count in Counter(key for key, _ in found).items() if count > 1]
+        if twice:
+            raise ValueError(f"the key {twice[0]!a:.80} stands twice")
+        return dict(found)
 
-    for text in _lines(content) if name.lower().endswith("l") else [content.decode()]:
+    for part in filter(None, text.split("\n")) if name.lower().endswith("l") else [text]:
         try:
-            json.loads(text, object_pairs_hook=pairs)
-        except (json.JSONDecodeError, RecursionError):
-            continue  # no reader of JSON takes it
+            json.loads(part, object_pairs_hook=pairs)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"bundle has {name!r:.200}, which is not strict JSON ({error}); let its author mend it"
+            ) from None
 
 
 def _is_shown(letter: str) -> bool:

@@ -36,12 +36,15 @@ def main(*, records: bool = False, mean: bool = False) -> None:
         context.state = _state(state)
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = context.run_id, context.node_id, 1
         bundle = read_bundle(content)
-        bundle.unpack(Path(folder))
-        os.chdir(folder)
+        code, empty = Path(folder, "app"), Path(folder, "empty")
+        for place in (code, empty):
+            place.mkdir()
+        bundle.unpack(code)
+        os.chdir(empty)  # some packages read settings from where they are, without any code that names them
         pass_through()
         _send_torch_by_value()
         _, model = arrays_in(message.content)
-        app = load_app(bundle.components["clientapp"], LoadClientAppError, folder)
+        app = load_app(bundle.components["clientapp"], LoadClientAppError, str(code))
         answer = app(message=message, context=context)
         _, trained = arrays_in(answer.content)
         tensors = to_bytes(model, trained, records=records, mean=mean)

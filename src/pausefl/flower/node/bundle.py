@@ -111,6 +111,11 @@ def load_bundle(path: Path) -> Bundle:
     bundle = _loaded(path)
     if "clientapp" not in bundle.components:
         raise ConfigError(f"{path} names no clientapp in {_CONFIGURATION}, so nothing of it could train; do not run it")
+    odd = sorted(set(bundle.components) - {"clientapp", "serverapp"})
+    if odd:
+        raise ConfigError(
+            f"{_CONFIGURATION} names {odd[0]!r:.80}, which is no kind of app that Flower loads; do not run it"
+        )
     for kind, loaded in bundle.components.items():
         if not _OBJECT.fullmatch(loaded):
             raise ConfigError(

@@ -207,8 +207,9 @@ def _cover_counters() -> None:
     What is left are processes, and links to what a process sees.  Also what processors count of their own work.
     """
     for counters in Path("/new/sys/devices/system/cpu").glob("cpu*/*"):
-        if counters.name in ("cpuidle", "cpufreq", "thermal_throttle") and counters.is_dir():
-            _mount("box", str(counters.resolve()), "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "size=4096")
+        known = counters.name in ("topology", "cache") or counters.is_symlink()
+        if counters.is_dir() and not known:
+            _mount("box", str(counters), "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "size=4096")
     with os.scandir("/new/proc") as entries:
         covered = [e for e in entries if not (e.name.isdigit() or e.is_symlink() or e.name == "cpuinfo")]
     for entry in covered:

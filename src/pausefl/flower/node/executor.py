@@ -14,6 +14,8 @@ from typing import Any
 
 from flwr.app import Context, Message
 from flwr.supercore.constant import TaskType
+from flwr.supercore.fab import Fab
+from flwr.supercore.run import Run
 from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 from flwr.supercore.utils import disable_process_dumping
 
@@ -89,6 +91,14 @@ def install_guard(guard: Guard, task_type: str, launched: float) -> None:
     def load(*_: object) -> Callable[[Message, Context], Message]:
         return answer
 
+    pull = _task.pull_task_input
+
+    def pulled(client: Any) -> tuple[Message, Context, Run, Fab]:
+        # The server fills the other fields, and their memory would be lacking while the app runs.
+        message, context, run, fab = pull(client)
+        return message, context, Run.create_empty(run.run_id), Fab(hash_str="", content=fab.content, verifications={})
+
+    _task.pull_task_input = pulled
     _task.install_from_fab = lambda content, **_: bundles.append(content)
     _task.get_project_dir = lambda *_: Path()
     _task.get_load_client_app_fn = lambda **_: load

@@ -13,6 +13,7 @@ _VERSION = "1.41."
 _TASK, _EXECUTOR = "flwr.supernode.runtime.run_clientapp", "flwr.supercore.superexec.run_superexec"
 _PARTS = {
     (_TASK, "run_clientapp"): "runtime_api_address token insecure certificates parent_pid runtime_dependency_install",
+    (_TASK, "pull_task_input"): "client",
     (_TASK, "install_from_fab"): "fab_file install_dir skip_prompt",
     (_TASK, "get_project_dir"): "fab_id fab_version fab_hash",
     (_TASK, "get_load_client_app_fn"): "default_app_ref app_path multi_app",

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -28,6 +29,7 @@ from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.gate import Gate, Train
+from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -77,9 +79,17 @@ class Guard:
             context.state = RecordDict()
             now = time.monotonic()
             time.sleep(max(0.0, leaves(begun, self.answer_after if ran else QUICK, now) - now))
+            if self._is_retired():  # since the reply was made
+                return refusal(message, "exhausted")
             # Anew: a message is stamped with the time when it was made, which is when training had ended.
             reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
         return reply
+
+    def _is_retired(self) -> bool:
+        with suppress(Exception):
+            owner = read_owner(self.owner)
+            return is_retired(replies_folder(owner.ledger.resolve()), owner.name)
+        return False
 
     def _answered(self, bundle: bytes | None, message: Message, context: Context, begun: float) -> tuple[Message, bool]:
         """Return the answer, and whether the app ran for it."""
