@@ -46,8 +46,8 @@ _VERDICTS = (
     "*does not hold*: the whole interval is on the other side.",
     "*undecided*: the interval includes values for the claim and values against it.",
     "*one seed says yes*, *one seed says no*: there is only one pair of runs, so there is no interval.",
-    "*too early*: PAUSE was still trying out clients for the first time. In at least one seed it had hardly "
-    "picked any client a second time: there were fewer of these repeated picks than clients in one round.",
+    "*too early*: PAUSE was still trying out clients for the first time. We count the picks of clients that had been "
+    "picked before. In at least one seed this number was smaller than the number of clients per round.",
 )
 _COVERAGE = (
     "Epsilon measures how much leaks: the smaller it is, the less. [Units](units.md) explains it. *Per coordinate* "
