@@ -194,9 +194,19 @@ def make_failing_once(which):
     return train, MODEL
 
 
-def test_an_app_that_fails_with_one_data_set_only_is_broken(tmp_path):
-    """Even if its rows add up to nothing, so that no trial could show it."""
-    _, arrays = audit_client(owner_file(tmp_path, ""), runs=FEW, make=make_failing_once)
+def make_failing_with_other_models(which):
+    def train(message, context):
+        if which and any(array.numpy().any() for array in message.content["arrays"].values()):
+            raise ValueError("a bad record")
+        return answer(message, {name: np.zeros((COUNT, *tensor.shape)) for name, tensor in MODEL.items()})
+
+    return train, {name: np.zeros_like(tensor) for name, tensor in MODEL.items()}
+
+
+@pytest.mark.parametrize("make", [make_failing_once, make_failing_with_other_models])
+def test_an_app_that_fails_with_one_data_set_only_is_broken(tmp_path, make):
+    """Even if its rows add up to nothing, so that no trial could show it, and if its own model hides it."""
+    _, arrays = audit_client(owner_file(tmp_path, ""), runs=FEW, make=make)
     assert arrays.verdict == "BROKEN" and "fails with one of them only (ValueError: a bad record" in arrays.event
 
 

@@ -199,6 +199,8 @@ def _place_marks(path: str, bundle: Bundle) -> list[str]:
     """
     from importlib.util import find_spec
 
+    from pausefl.flower.node.app_text import importer_of
+
     top = path.partition("/")[0].partition(".")[0]
     if not (path.endswith(".py") or "/" in path) or not top.isidentifier():
         return []
@@ -209,7 +211,9 @@ def _place_marks(path: str, bundle: Bundle) -> list[str]:
     if known:
         return [f"WARNING: it takes the place of the module {top!r}"]
     own = bundle.components["clientapp"].partition(":")[0].partition(".")[0]
-    return [] if top == own else [f"WARNING: any package may import it as {top!r}"]
+    if top != own:
+        return [f"WARNING: any package may import it as {top!r}"]
+    return [f"WARNING: {by} imports a module {top!r}, and would get this one"] if (by := importer_of(top)) else []
 
 
 def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:

@@ -97,11 +97,17 @@ class TwoApps:
         return found
 
     def _changed_by_one(self) -> int:
-        apps = list(self.apps.values())
-        try:
-            first, again, second = (self._rows(app) for app in (apps[0], *apps))
-        except Exception:
-            return 0  # such a model is refused
+        tables: list[FloatArray] = []
+        for app in (first_app := self.apps["the first set"], first_app, self.apps["the second set"]):
+            try:
+                tables.append(self._rows(app))
+            except Exception as error:
+                fault = reason(error, app)
+        if len(tables) in (1, 2):
+            self.fails_once = fault
+        if len(tables) < 3:
+            return 0  # if both fail, such a model is refused
+        first, again, second = tables
         one, other = (Counter(row.tobytes() for row in table + 0.0) for table in (first, second))
         return max((one - other).total(), (other - one).total()) if np.array_equal(first, again) else 0
 

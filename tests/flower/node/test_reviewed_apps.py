@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError, NotPrivateError
-from pausefl.flower.node.app_text import text_marks
+from pausefl.flower.node.app_text import importer_of, text_marks
 from pausefl.flower.node.bundle import load_bundle, read_bundle
 from pausefl.flower.node.reviewed_apps import ReviewedApp, ReviewedApps
 
@@ -325,8 +325,10 @@ def test_settings_that_read_otherwise_than_they_count_are_refused(
         ("limits.json", '{"a": 1, "a": 2,}'),
         ("limits.json", '{"a": ' + "9" * 5000 + "}"),
         ("limits.json", "[" * 100_000),
+        ("limits.json", '{"a": NaN}'),
+        ("limits.json", '{"a": 1e999}'),
     ],
-    ids=["lines of one value", "two values", "a comma at the end", "a long number", "depth"],
+    ids=["lines of one value", "two values", "a comma at the end", "a long number", "depth", "no number", "too large"],
 )
 def test_json_that_is_not_strict_is_refused(name: str, text: str, kit: ModuleType, tmp_path: Path) -> None:
     """Other readers than that of JSON take it, and a key may stand twice in it."""
@@ -336,9 +338,15 @@ def test_json_that_is_not_strict_is_refused(name: str, text: str, kit: ModuleTyp
         load_bundle(folder)
 
 
-def test_a_tab_indents_and_does_nothing_else(kit: ModuleType, tmp_path: Path) -> None:
-    load_bundle(kit.write_app(tmp_path / "one", kit.PLAIN + "if True:\n\tpass\n"))
-    for number, odd in enumerate(('RULES.get("bad\trecord")\n', 'x = """a \nb"""\n', "x = 1\r\n")):
+def test_blanks_that_a_screen_does_not_show_as_they_are_are_refused(kit: ModuleType, tmp_path: Path) -> None:
+    odd_ones = (
+        "if True:\n\tpass\n",
+        'x = """a\n    \tb"""\n',
+        'x.get("bad\trecord")\n',
+        'x = """a \nb"""\n',
+        "x = 1\r\n",
+    )
+    for number, odd in enumerate(odd_ones):
         with pytest.raises(ConfigError, match="a screen does not show as it is"):
             load_bundle(kit.write_app(tmp_path / str(number), kit.PLAIN + odd))
 
@@ -403,7 +411,7 @@ def test_a_module_without_a_name_is_refused_and_so_is_one_that_names_none(kit: M
 def test_long_lines_code_out_of_sight_and_letters_in_comments_and_prose_are_marked(
     node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = kit.write_app(tmp_path / "app", kit.PLAIN + "\tpass\n")
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
     (folder / "tried" / "server.py").write_text("# \uff45val\nx = 1" + " " * 300 + "; evil()\n")
     (folder / "tried" / "limits.json").write_text('{"a": "zero",' + " " * 300 + '"b": "stop"}\n')
     (folder / "README.md").write_text("by M\u00fcller" + " " * 300)
@@ -424,6 +432,11 @@ def test_the_example_can_be_reviewed() -> None:
     bundle = load_bundle(folder)
     marked = [name for name, content in bundle.files.items() if text_marks(name, content)]
     assert marked == ["README.md"] and "digits_app/client.py" in bundle.files
+
+
+def test_a_name_that_an_installed_package_imports_is_found() -> None:
+    """An app could be called so: torch asks for this module if it is there."""
+    assert importer_of("opt_einsum").startswith("torch/") and importer_of("digits_app") == ""
 
 
 def test_a_module_that_is_no_part_of_the_app_is_marked(
@@ -463,7 +476,6 @@ def test_what_is_left_out_is_named(
 @pytest.mark.parametrize(
     ("source", "mark"),
     [
-        ("if x:\n" + "\t" * 12 + "evil()\n", "code behind 40 blanks"),
         ("x = (1\n" + " " * 100 + "- evil()\n)\n", "code behind 40 blanks"),
         ("x = 1\n" + "\n" * 60 + "evil()\n", "60 lines without code in a row"),
         ("x = 1\n" + "#\n" * 60 + "evil()\n", "60 lines without code in a row"),

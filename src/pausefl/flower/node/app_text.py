@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import sysconfig
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from io import BytesIO
 from itertools import groupby
+from pathlib import Path
 
 from pausefl.errors import ConfigError
 
@@ -37,20 +43,19 @@ def check_text(name: str, content: bytes) -> None:
     """Refuse a file in which something is not shown, or shown in another place or as another letter than it is.
 
     Prose may have any letter that a screen shows.  All other files are ASCII, but for comments of Python code, because
-    letters of other alphabets can look like ASCII ones.  They have no tab but before the first letter of a line, where
-    it can look like one blank, no blank at the end of a line, and no return.  Files of settings decide what code does,
-    so JSON must be strict: of two equal keys the second one counts.  Python takes a single return for the end of a
-    line, which a terminal does not, and after a form feed it counts indentation anew.  Marks of direction show code as
-    a part of a comment (Boucher and Anderson, 2021).
+    letters of other alphabets can look like ASCII ones.  They have no tab, which can look like any number of blanks, no
+    blank at the end of a line, and no return.  Files of settings decide what code does, so JSON must be strict: of two
+    equal keys the second one counts.  Python takes a single return for the end of a line, which a terminal does not,
+    and after a form feed it counts indentation anew.  Marks of direction show code as a part of a comment (Boucher and
+    Anderson, 2021).
     """
     if not name.isascii():
         raise ConfigError(f"bundle has a file called {name!a:.200}, which is not ASCII; let its author rename it")
     prose = is_prose(name)
     for number, line in enumerate(_lines(content, prose=prose), 1):
-        text = line if prose else line.lstrip(" \t")
-        odd = next((letter for letter in text if letter == "\ufffd" or not _is_shown(letter)), None)
-        if odd is None and not prose and line != line.rstrip(" \t"):
-            odd = line[-1]
+        odd = next((letter for letter in line if letter == "\ufffd" or not _is_shown(letter)), None)
+        if odd is None and not prose and line.endswith(" "):
+            odd = " "
         if odd is not None:
             raise ConfigError(
                 f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
@@ -70,13 +75,27 @@ def text_marks(name: str, content: bytes) -> list[str]:
     marks = [] if content.removeprefix(_MARK).isascii() else ["WARNING: it has letters that are not ASCII"]
     if is_prose(name):
         return marks
-    lines = [line.expandtabs(8) for line in content.decode().split("\n")]
+    lines = content.decode().split("\n")
     longest = max(map(len, lines))
     marks += [f"WARNING: it has a line of {longest} columns"] * (longest > _LONGEST)
     marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line for line in lines)
     bare = groupby(line.lstrip()[:1] in ("", "#") for line in lines)
     empty = max((len(list(run)) for without, run in bare if without), default=0)
     return marks + [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
+
+
+@lru_cache
+def importer_of(module: str) -> str:
+    """Return an installed file that imports a module of this name, which is not installed; "" if there is none."""
+    name = re.escape(module).encode()
+    wanted = re.compile(rb"^\s*(?:import|from)\s+%b\b|import\w*\(\s*['\"]%b['\"]" % (name, name), re.MULTILINE)
+    for place in dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib")):
+        for path in sorted(Path(place).rglob("*.py")):
+            with suppress(OSError):
+                content = path.read_bytes()
+                if name in content and wanted.search(content):
+                    return path.relative_to(place).as_posix()
+    return ""
 
 
 def _lines(content: bytes, *, prose: bool = False) -> list[str]:
@@ -115,9 +134,14 @@ def _check_json(name: str, text: str) -> None:
             raise ValueError(f"the key {twice[0]!a:.80} stands twice")
         return dict(found)
 
+    def number(written: str) -> float:
+        if not math.isfinite(value := float(written)):
+            raise ValueError(f"{written:.40} is not finite")
+        return value
+
     for part in filter(None, text.split("\n")) if name.lower().endswith("l") else [text]:
         try:
-            json.loads(part, object_pairs_hook=pairs)
+            json.loads(part, object_pairs_hook=pairs, parse_constant=number, parse_float=number)
         except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"bundle has {name!r:.200}, which is not strict JSON ({error}); let its author mend it"
