@@ -173,6 +173,9 @@ def test_a_reply_that_is_held_back_does_not_leave_after_its_ledger_was_retired(
     monkeypatch.setattr(clock, "sleep", retiring)
     reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
     assert Refusal.of(reply.error) == Refusal("exhausted") and clock.now == LAUNCHED + 40.0
+    hello = kit.request()
+    hello.content["pausefl"]["hello"] = True
+    assert guard.answer(node.app().content, hello, node.context, clock.now).content["pausefl"]["left"] == 0.0
 
 
 @pytest.mark.parametrize(

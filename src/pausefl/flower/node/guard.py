@@ -79,7 +79,7 @@ class Guard:
             context.state = RecordDict()
             now = time.monotonic()
             time.sleep(max(0.0, leaves(begun, self.answer_after if ran else QUICK, now) - now))
-            if self._is_retired():  # since the reply was made
+            if reply.has_content() and reply.content.array_records and self._is_retired():  # since the reply was made
                 return refusal(message, "exhausted")
             # Anew: a message is stamped with the time when it was made, which is when training had ended.
             reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
