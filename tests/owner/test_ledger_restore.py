@@ -202,7 +202,7 @@ def test_on_another_machine_the_servers_count_must_be_that_of_the_backup(
         lost.unlink() if lost.is_file() else shutil.rmtree(lost)
     refused(ledger, "nothing here tells whether.*--releases N.*budget counts as spent", backup)
     refused(ledger, "releases is 4, but .*backup.db has 3; put back a newer backup", backup, 4)
-    refused(ledger, "releases is 2, but .*backup.db has 3; count the releases whose replies were lost", backup, 2)
+    refused(ledger, "releases is 2, but .*backup.db has 3; your number is too small", backup, 2)
     assert not replies_folder(ledger).exists()
     assert restore_ledger(ledger, backup, 3).head.rows == 3
     assert release(ledger, 4).releases == 4

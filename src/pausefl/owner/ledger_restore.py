@@ -97,7 +97,7 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
         more = (
             f"put back a newer backup; {_SPENT}"
             if releases > count
-            else "count the releases whose replies were lost, too"
+            else "your number is too small, so look through all logs again, also older ones"
         )
         raise ConfigError(f"releases is {releases}, but {source.path} has {count}; {more}")
     return source.path != path and path.exists() and _is_damaged(path, source)
