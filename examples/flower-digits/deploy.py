@@ -3,6 +3,7 @@
     python deploy.py run                # plaintext: start, train, stop
     python deploy.py run --tls          # TLS, and SuperNodes that prove who they are by key
     python deploy.py up                 # start and wait for Ctrl-C; prints how to send a run
+    python deploy.py records FILE       # write all digits of the clients to a file, a record in each line
 
 Everything is kept in one folder (``--folder``, default ``deployment``); the ledgers in it outlive the deployment.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import shutil
 import signal
@@ -22,11 +22,15 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pausefl.owner.owner_init import init_owner
 
 HERE = Path(__file__).parent
-RECORDS, DELTA = 1437, 1e-5  # digits that the clients share; the allowance on top of epsilon
+sys.path.insert(0, str(HERE))
+from digits_app.task import record_lines  # noqa: E402 - beside this file, wherever it is started
+
+DELTA = 1e-5  # the allowance on top of epsilon
 TERMS = {"record": (4.0, 12), "update": (40.0, 4)}  # what is protected: the budget, and how many releases share it
 BIN = Path(sys.executable).parent
 QUIET = {
@@ -104,10 +108,13 @@ class Deployment:
 
     def add_owner(self, node: int, unit: str, budget: float, releases: int) -> None:
         """Make a client's owner's file and ledger, unless it has them: what ``pausefl owner init`` does."""
-        if not self.owner_folder(node).exists():
-            records, delta = (math.ceil(RECORDS / self.nodes), DELTA) if unit == "record" else (None, None)
-            where, name = self.owner_folder(node), f"client-{node}"
-            init_owner(where, name, records=records, budget=budget, releases=releases, delta=delta)
+        if self.owner_folder(node).exists():
+            return
+        given: dict[str, Any] = {}
+        if unit == "record":
+            given = {"records_from": self.folder / f"records-{node}.csv", "delta": DELTA}
+            given["records_from"].write_text(record_lines(node, self.nodes))
+        init_owner(self.owner_folder(node), f"client-{node}", budget=budget, releases=releases, **given)
 
     def __enter__(self) -> Deployment:
         try:
@@ -143,7 +150,7 @@ class Deployment:
         settings = {
             "partition-id": node,
             "num-partitions": self.nodes,
-            "delay": float(self._delays.get(node, 0.0)),
+            "delay": float(self._delays.get(node, 0.0)) / self._calls(node),
             "pausefl-owner": str(self.owner_folder(node) / "owner.toml"),
         }
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
@@ -151,6 +158,11 @@ class Deployment:
         trust = keys if self.tls else ["--insecure"]
         common = ["--superlink", self.address, "--port", str(free_port()), "--node-config", pairs]
         self._start(f"supernode-{node}", "flower-supernode", *trust, *common)
+
+    def _calls(self, node: int) -> int:
+        """Return how often the app is called in one round: once for each record, if there is a file of them."""
+        records = self.folder / f"records-{node}.csv"
+        return len(records.read_text().splitlines()) if records.exists() else 1
 
     def kill(self, name: str, how: int = signal.SIGKILL) -> None:
         """End one of our processes, and then what it leaves behind: Flower's helpers are in sessions of their own."""
@@ -232,12 +244,16 @@ class Deployment:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "up"])
+    parser.add_argument("what", choices=["run", "up", "records"])
+    parser.add_argument("file", type=Path, nargs="?", help="where to write the records")
     parser.add_argument("--tls", action="store_true", help="TLS, and SuperNodes authenticated by key")
     parser.add_argument("--folder", type=Path, default=Path("deployment"))
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--unit", choices=["record", "update"], default="record", help="what new owners' files protect")
     given = parser.parse_args()
+    if given.what == "records":
+        given.file.write_text(record_lines(0, 1))
+        return
     with Deployment(given.folder, given.nodes, tls=given.tls, unit=given.unit) as deployment:
         if given.what == "up":
             unit = "" if given.unit == "record" else " --run-config 'unit=\"update\" per-round=2'"

@@ -1,7 +1,8 @@
 """The client app: it trains as if there were no privacy; the mod decides what leaves.
 
-Which unit is protected is for the data owner to say, and the app has to return what goes with it: a row for each record
-with what that record adds to the model, or the trained model.
+Which unit is protected is for the data owner to say, and the app has to return what goes with it.  Where pausefl hands
+over one record at a time, that is what this record adds to the model.  Where the app reads all records by itself, it is
+a row for each of them, or the trained model.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from digits_app.task import SHAPE, accuracy, client_data, contributions, made_up_data, train
-from pausefl.flower import PrivateUpdate
+from digits_app.task import SHAPE, accuracy, client_data, contributions, made_up_data, one_record, train
+from pausefl.flower import PrivateUpdate, record_in
 from pausefl.learn.features import Matrix
 
 app = ClientApp(mods=[PrivateUpdate()])
@@ -22,9 +23,13 @@ app = ClientApp(mods=[PrivateUpdate()])
 
 @app.train()
 def train_digits(msg: Message, context: Context) -> Message:
-    x, y = own_data(context)
-    weights = received(msg)
-    trained = work(context)(weights, x, y)
+    weights, record = received(msg), record_in(msg)
+    if record is not None:
+        x, y = one_record(record.data)
+        [trained] = contributions(weights, x, y)
+    else:
+        x, y = own_data(context)
+        trained = work(context)(weights, x, y)
     time.sleep(float(context.node_config.get("delay", 0.0)))  # a slower machine, for the show
     metrics = MetricRecord({"num-examples": len(x), "accuracy": accuracy(weights, x, y)})  # the mod drops the accuracy
     return Message(RecordDict({"arrays": ArrayRecord([trained]), "metrics": metrics}), reply_to=msg)

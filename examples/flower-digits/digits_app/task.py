@@ -19,14 +19,37 @@ SHAPE = 129, 10
 
 
 @cache
-def digits() -> tuple[Matrix, Matrix]:
-    """The features of all images, and a one in the column of each one's label; in a fixed random order."""
+def pictures() -> tuple[Matrix, Matrix]:
+    """The pixels of all digits, and their labels, in a fixed random order."""
     from sklearn.datasets import load_digits  # here, so that a refusal need not load it
 
     pixels, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
-    rows = np.pad(hog(pixels[order].reshape(-1, 1, 8, 8)), ((0, 0), (0, 1)), constant_values=1.0)
-    return rows, np.eye(10, dtype=np.float32)[labels[order]]
+    return pixels[order], labels[order]
+
+
+def prepared(pixels: Matrix, labels: Matrix) -> tuple[Matrix, Matrix]:
+    """The features of each picture, and a one in the column of its label."""
+    rows = np.pad(hog(pixels.reshape(-1, 1, 8, 8)), ((0, 0), (0, 1)), constant_values=1.0)
+    return rows, np.eye(10, dtype=np.float32)[labels]
+
+
+@cache
+def digits() -> tuple[Matrix, Matrix]:
+    return prepared(*pictures())
+
+
+def record_lines(partition: int, partitions: int) -> str:
+    """A client's digits as a file of records: a label and 64 pixels in each line."""
+    pixels, labels = (part[TEST + partition :: partitions] for part in pictures())
+    rows = np.column_stack([labels, pixels]).astype(int).tolist()
+    return "".join(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def one_record(line: bytes) -> tuple[Matrix, Matrix]:
+    """The digit in one line of such a file."""
+    label, *pixels = map(int, line.split(b","))
+    return prepared(np.array([pixels], dtype=float), np.array([label]))
 
 
 def test_data() -> tuple[Matrix, Matrix]:

@@ -160,6 +160,8 @@ def start(
         typer.echo(f"apps can read {folder}, because Python looks for code there")
     count = len(ReviewedApps(guard.reviewed).read())
     typer.echo(f"{count} reviewed {'app' if count == 1 else 'apps'} may run {_terms(guard.box)}")
+    if terms.records:
+        typer.echo(f"records: {terms.records}")
     if guard.answer_after:
         typer.echo(
             f"every answer leaves {guard.answer_after:g} seconds after its task was launched ({QUICK:g} if no app ran "

@@ -44,14 +44,26 @@ def init(
     ] = False,
     records: Annotated[
         int | None,
-        typer.Option(min=1, help="How many records there are at most. With this option, each record is protected."),
+        typer.Option(
+            min=1,
+            help="How many records there are at most. With this option, each record is protected. The default is the "
+            "number of records in --records-from.",
+        ),
+    ] = None,
+    records_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your data: a file with a record in each line, or a folder with a record in each file. pausefl then "
+            "hands the records to the app one at a time, and each record is protected."
+        ),
     ] = None,
     unit: Annotated[
         Literal["record", "update"] | None,
         typer.Option(
             click_type=click.Choice(["record", "update"]),
             help="What to protect: each single record, or the whole update. The default is record with --records, "
-            "else update.",
+            "or "
+            "--records-from, else update.",
         ),
     ] = None,
     budget: Annotated[
@@ -85,8 +97,8 @@ def init(
     from pausefl.owner.made_ledgers import other_ledgers_warning, remember, require_new_name
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
-    terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records, budget=budget,
-                    releases=releases, clip=clip, delta=delta)  # fmt: skip
+    terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records,
+                    records_from=records_from, budget=budget, releases=releases, clip=clip, delta=delta)  # fmt: skip
     if simulation:
         made_for = terms(folder, name or SIMULATED_NAME)
         file = quote(str(folder.absolute() / FILE))
@@ -161,6 +173,7 @@ def _lines(found: Check) -> list[str]:
         f"  schedule: {found.schedule}",
         f"  mechanism: {found.mechanism}, unit: {found.unit}",
         f"  protected: {found.protected}",
+        *([f"  records: {found.records}"] if found.records else []),
         *([f"  in plain words: {found.odds}"] if found.odds else []),
         f"  spent {found.spent:.6g} of {found.budget:g} in {found.releases} releases; "
         f"{left_text(found.left, found.budget)} left",

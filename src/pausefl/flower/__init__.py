@@ -10,11 +10,12 @@ from pausefl.errors import MissingExtraError
 if TYPE_CHECKING:
     from pausefl.flower.client import PrivateUpdate
     from pausefl.flower.client_audit import audit_client
+    from pausefl.flower.protocol import record_in
     from pausefl.flower.server.checkpoint import Checkpoint
     from pausefl.flower.server.connected_nodes import connected
     from pausefl.flower.server.strategy import PauseStrategy
 
-__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate", "audit_client", "connected"]
+__all__ = ["Checkpoint", "PauseStrategy", "PrivateUpdate", "audit_client", "connected", "record_in"]
 
 _HOMES = {
     "Checkpoint": "pausefl.flower.server.checkpoint",
@@ -22,6 +23,7 @@ _HOMES = {
     "PrivateUpdate": "pausefl.flower.client",
     "audit_client": "pausefl.flower.client_audit",
     "connected": "pausefl.flower.server.connected_nodes",
+    "record_in": "pausefl.flower.protocol",
 }
 
 

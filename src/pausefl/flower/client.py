@@ -18,6 +18,7 @@ from flwr.supercore import log
 
 from pausefl.errors import ConfigError, PauseError, require
 from pausefl.flower.protocol import (
+    DATA,
     METRICS,
     RECORD,
     REHEARSAL,
@@ -27,9 +28,12 @@ from pausefl.flower.protocol import (
     read_request,
     record_of,
     rehearsal_reply,
+    with_record,
 )
 from pausefl.flower.simulation import in_simulation
+from pausefl.owner.data_records import DataRecords, records_of
 from pausefl.owner.gate import Gate, Numbers, Train, measured, rehearse
+from pausefl.owner.model_update import empty_rows, put_row
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Refused, Reply, TrainingRequest, refusing
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -123,6 +127,7 @@ class PrivateUpdate:
         # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
         with refusing("bad-request", Exception):
             request, hello = read_request(msg)
+            msg.content.pop(DATA, None)  # only the owner's data has records
         gate = Gate(owner, request.run, log)
         if hello:
             return RecordDict({RECORD: Note(owner.name, gate.releases, left=gate.left).record()})
@@ -131,6 +136,9 @@ class PrivateUpdate:
             require(key not in (RECORD, METRICS), "array record", key, "another name", "name it 'arrays'")
 
         def train() -> tuple[dict[str, Tensor], Numbers]:
+            if owner.records is not None:
+                with records_of(owner.records, owner.examples) as records:
+                    return self._rows(records, model, app, msg, context), {}
             answer = _asked(app, msg, context)
             return arrays_in(answer)[1], _numbers(answer)
 
@@ -143,6 +151,20 @@ class PrivateUpdate:
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         """Let one training through the gate."""
         return gate.train(request, model, train)
+
+    def _rows(
+        self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context
+    ) -> dict[str, Tensor]:  # fmt: skip
+        """Let the app train on each record by itself, and return a row for each; zeros where it fails."""
+        rows = empty_rows(model, len(records))
+        for number, record in enumerate(records):
+            try:
+                if record is not None:
+                    asked = with_record(msg, record)
+                    put_row(rows, number, arrays_in(_asked(app, asked, replace(context, state=RecordDict())))[1])
+            except Exception as error:
+                log(DEBUG, "pausefl: the app failed for a record, which counts as zeros", exc_info=error)
+        return rows
 
 
 def _tell(why: Refused) -> None:
@@ -171,8 +193,7 @@ def _asked(app: App, msg: Message, context: Context) -> RecordDict:
     never finishes a message whose context it cannot send, and the server would see that.
     """
     copy = deepcopy(msg)
-    if RECORD in copy.content:
-        del copy.content[RECORD]
+    copy.content.pop(RECORD, None)
     parts = {name: deepcopy(getattr(context, name)) for name in ("node_config", "run_config", "state")}
     own = replace(context, **parts)
     answer = app(copy, own)

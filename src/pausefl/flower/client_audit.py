@@ -64,10 +64,15 @@ def audit_client(
         raise ConfigError(
             f"{path}: simulation is true, so it lets out numbers on purpose; audit the file of a deployment"
         )
+    if owner.records is not None and make is not None:
+        raise ConfigError(
+            f"{path}: pausefl hands the records to the app one at a time, so no app can mix them; leave --app out"
+        )
     if runs is None:
         runs = _RUNS if make is None else _APP_RUNS
     with scratch_folder() as folder:
         content, mod = read_toml(path), mod or PrivateUpdate()
+        content.pop("records", None)  # the audit makes up its records, and never opens the owner's
         client = ScratchClient(owner, content, folder, mod)
         loudest, source = _loudest(client, content, folder, mod)
         two = None if make is None else TwoApps(loudest, make)

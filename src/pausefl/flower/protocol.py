@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app.message.message import make_message
 
 from pausefl.errors import is_finite, require
+from pausefl.owner.data_records import DataRecord
 from pausefl.owner.request_and_reply import SECONDS, SENTENCES, Reason, TrainingRequest
 from pausefl.privacy.mechanisms.base import NoiseLevel
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -21,6 +23,8 @@ from pausefl.system.printable_text import printable
 
 RECORD = "pausefl"
 """The config record that carries a request to the client, and a note back."""
+DATA = "pausefl-record"
+"""The config record that carries one record of the owner's data to the app."""
 METRICS = "metrics"
 """The metric record of a reply."""
 REHEARSAL = "query.rehearsal"
@@ -163,6 +167,27 @@ def name_in(message: Message | None) -> str | None:
     found = message.content.config_records.get(RECORD) if message is not None and message.has_content() else None
     name = None if found is None else found.get("name")
     return name if isinstance(name, str) else None
+
+
+def with_record(message: Message, record: DataRecord) -> Message:
+    """Return a copy of a message to an app, with one record of the owner's data."""
+    content = RecordDict({**message.content, DATA: ConfigRecord({"data": record.data, "name": record.name})})
+    return make_message(message.metadata, content)
+
+
+def record_in(message: Message) -> DataRecord | None:
+    """Return the one record to train on; None where the owner lets the app read the data by itself.
+
+    For an app that returns what this record adds to the model, in tensors of the model's names and shapes.
+
+    >>> asked = with_record(Message(RecordDict(), 5, "train"), DataRecord(b"71,0.5"))
+    >>> record_in(asked).data
+    b'71,0.5'
+    """
+    found = message.content.config_records.get(DATA)
+    if found is None:
+        return None
+    return DataRecord(cast(bytes, found["data"]), cast(str, found["name"]))
 
 
 def records_in(content: RecordDict, kind: type[_Record]) -> dict[str, _Record]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
+from pausefl.owner.data_records import MOST_BYTES
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import charging, note_head, open_ledger, require_name
 from pausefl.owner.model_update import check_model, contributions, difference, digest, released
@@ -128,7 +129,9 @@ class Gate:
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
-            taken = _touched(_TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model) + more_memory)
+            taken = _touched(
+                _TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model) + more_memory + self._rows_size(model)
+            )
             spare = _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
@@ -183,6 +186,12 @@ class Gate:
         require(wish is None or wish >= least, "epsilon", wish, f"at least {least:g} for {name}", "ask for less noise")
         require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
         return layers
+
+    def _rows_size(self, model: Mapping[str, Tensor]) -> int:
+        """Return how many bytes the rows of all records take, and one record on its way, if pausefl hands them out."""
+        if self._owner.records is None:
+            return 0
+        return self._owner.examples * sum(tensor.nbytes for tensor in model.values()) + 3 * MOST_BYTES
 
     def _unchanged(self, model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
         """Return the update of a training that changed nothing."""

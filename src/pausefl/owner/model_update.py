@@ -91,6 +91,21 @@ def contributions(
     return {name: rows.astype(model[name].dtype, copy=False) for name, rows in zip(names, tensors, strict=True)}
 
 
+def empty_rows(model: Mapping[str, Tensor], records: int) -> dict[str, Tensor]:
+    """Return rows of zeros, one for each record: what records add that an app fails for."""
+    return {name: np.zeros((records, *tensor.shape), tensor.dtype) for name, tensor in model.items()}
+
+
+def put_row(rows: Mapping[str, Tensor], number: int, added: Mapping[str, Tensor]) -> None:
+    """Write down what one record adds to the model; refuse other names or shapes, and change nothing then."""
+    _check_names(rows, added)
+    for name, tensor in added.items():
+        same = tensor.shape == rows[name].shape[1:]
+        require(same, f"tensor {shown(name)}", tensor.shape, f"{rows[name].shape[1:]}", "return the model's shape")
+    for name, tensor in added.items():
+        rows[name][number] = tensor
+
+
 def released(
     model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers, mechanism: Mechanism,
     epsilon: Epsilon, noise: Noise, *, clip: float | None = None, count: int = 1, rows: bool = False,

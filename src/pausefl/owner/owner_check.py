@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
+from pausefl.owner.data_records import count_records
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.noted_heads import noting, witness_path
@@ -38,10 +39,11 @@ class Check:
 
     ``second_note`` is where the ledger's head is noted once more, outside the owner's folder; None in a simulation.
     ``protected`` says in words what the promise is about, and ``odds`` what the budget means for a suspicion about it;
-    None where it protects nothing.  ``retired`` is when the rest was spent for ever, None if it
-    was not.  ``whole_budget`` is what the budget means for an update as a whole, None where nothing is promised about
-    it; ``noise_to_signal`` is the length of the noise of the next release over the longest update, both if the
-    ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not after the first release.
+    None where it protects nothing.  ``records`` says where they are, if pausefl cuts the data.  ``retired`` is
+    when the rest was spent for ever, None if it was not.  ``whole_budget`` is what the budget means for an update as a
+    whole, None where nothing is promised about it; ``noise_to_signal`` is the length of the noise of the next release
+    over the longest update, both if the ``dimension`` is known.  ``fixed`` says what can no longer be changed, or not
+    after the first release.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Check:
     unit: str
     protected: str
     odds: str | None
+    records: str | None
     releases: int
     budget: Epsilon
     spent: Epsilon
@@ -69,6 +72,7 @@ class Check:
 def check_owner(path: Path, dimension: int | None = None) -> Check:
     """Read the file and open the ledger as a client would, or refuse with what the client would log."""
     owner = read_owner(path)
+    count = None if owner.records is None or owner.simulation else count_records(owner.records, owner.examples)
     charges = () if owner.simulation else _charges(owner)
     retired = charges[-1].when if charges and charges[-1].release == RETIRED else None
     releases = [one for one in charges if one.release != RETIRED]
@@ -86,6 +90,7 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         second_note=None if owner.simulation else str(witness_path(owner.ledger_id)),
         schedule=schedule_text(owner.schedule), mechanism=repr(owner.mechanism), unit=unit,
         protected=_protected(owner), odds=_odds(owner),
+        records=None if count is None else f"{count} in {owner.records}, handed to the app one at a time",
         releases=len(releases), budget=budget, spent=spent if retired is None else budget,
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
@@ -177,6 +182,11 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(
             f"delta is {guarantee.delta:g}{more}, but must be far below 1 / {owner.examples}, the share of one record, "
             f"for life; set it to {_rounded_down(_FAILING / times / owner.examples):g} or less"
+        )
+    if owner.rows and owner.records is None and not owner.simulation:
+        found.append(
+            "the app cuts the data into records by itself, so the promise holds only if it keeps them apart, which "
+            "the gate cannot check; let pausefl cut the data: set path in the section [records]"
         )
     if owner.clipped_by == "app":
         found.append(

@@ -35,7 +35,8 @@ class Owner:
     ``name`` is how the server knows the node, and the subject of its ledger.  ``ledger_id`` is the id of the one
     ledger that these terms may be used with.  ``examples`` is what every reply tells as the number of examples;
     ``clipped_by`` says who clips what each record contributes, where records are protected: the gate, to which the app
-    hands a row for each, or the app, which is trusted to, and hands over the changed model.
+    hands a row for each, or the app, which is trusted to, and hands over the changed model.  ``records`` is the file or
+    folder that pausefl itself cuts into records; without it the app does that, and is trusted to.
     ``keep`` says how many replies are kept to be sent again.  ``rehearse`` allows rehearsals, in which the app works on
     made-up data and is timed.
 
@@ -51,6 +52,7 @@ class Owner:
     ledger_id: str = ""
     batch_norm: BatchNorm = "refuse"
     clipped_by: ClippedBy = "gate"
+    records: Path | None = None
     examples: int = 1
     keep: int = 2
     rehearse: bool = False
@@ -79,6 +81,11 @@ class Owner:
                 "mechanism.clipped_by is 'app', but only a mechanism with unit = \"record\" clips records; remove the "
                 "line"
             )
+        if self.records is not None and not self.rows:
+            raise ConfigError(
+                "records.path is set, but pausefl cuts the data into records only for a mechanism with unit = "
+                '"record" and clipped_by = "gate"; change these, or remove records.path'
+            )
         if guarantee.unit == "record" and self.examples > MOST_RECORDS:
             raise ConfigError(
                 f"replies.examples is {self.examples}, but must be at most {MOST_RECORDS} where records are protected; "
@@ -103,6 +110,10 @@ class _Replies(Section):
     messages: list[Literal["evaluate", "query"]] | None = None
 
 
+class _Records(Section):
+    path: Annotated[str, Field(min_length=1)] | None = None
+
+
 class _File(Section):
     name: str
     simulation: bool = False
@@ -110,6 +121,7 @@ class _File(Section):
     ledger_id: str | None = None
     schedule: dict[str, Any]
     mechanism: dict[str, Any]
+    records: _Records = _Records()
     replies: _Replies = _Replies()
 
     @field_validator("name", "ledger")
@@ -218,14 +230,16 @@ def owner_of(content: Mapping[str, Any], folder: Path, node: Mapping[str, Any] |
     keys = {"batch_norm": (BatchNorm, "refuse"), "clipped_by": (ClippedBy, "gate")}
     mechanism = _section(file.mechanism, "mechanism", MECHANISMS, **keys)
     ledger = folder / (_SIMULATED if file.simulation else file.ledger or _LEDGER)
+    records = file.records.path
     return Owner(
-        name=file.name if node is None else _PLACE.sub(lambda found: _value(found[1], node), file.name),
+        name=_filled(file.name, node),
         ledger=Path(os.path.realpath(ledger)),
         ledger_id=file.ledger_id or "",
         batch_norm=mechanism.pop("batch_norm"),
         clipped_by=mechanism.pop("clipped_by"),
         schedule=SCHEDULES[schedule.pop("kind")](**schedule),
         mechanism=MECHANISMS[mechanism.pop("kind")](**mechanism),
+        records=None if records is None else folder / (_filled(records, node) if file.simulation else records),
         examples=file.replies.examples,
         keep=file.replies.keep,
         rehearse=file.simulation if file.replies.rehearse is None else file.replies.rehearse,
@@ -255,9 +269,13 @@ def _keys_of(where: str, made: type[Any], more: tuple[tuple[str, Any], ...]) -> 
     return create_model(where, __base__=Section, **keys)
 
 
+def _filled(text: str, node: Mapping[str, Any] | None) -> str:
+    return text if node is None else _PLACE.sub(lambda found: _value(found[1], node), text)
+
+
 def _value(key: str, node: Mapping[str, Any]) -> str:
     if key not in node:
         raise ConfigError(
-            f"name asks for {key!r}, but the node's configuration has no such key; add it to that configuration"
+            f"the file asks for {key!r}, but the node's configuration has no such key; add it to that configuration"
         )
     return str(node[key])

@@ -14,6 +14,7 @@ from shlex import quote
 from typing import Literal
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_finite, require
+from pausefl.owner.data_records import count_records
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import make_ledger
 from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness, write_notes
@@ -21,6 +22,7 @@ from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.price import release_price
+from pausefl.privacy.mechanisms.record_sum import MOST_RECORDS
 from pausefl.system.private_file import require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
@@ -41,7 +43,7 @@ kind = "fixed-horizon"
 releases = {releases}  # how many times you may take part; every release has the same share
 
 {mechanism}
-
+{data}
 [replies]
 {examples}
 keep = 2  # how many replies to keep on this disk, so that they can be sent again
@@ -59,7 +61,7 @@ kind = "fixed-horizon"
 releases = {releases}  # how many times each client may take part; every release has the same share
 
 {mechanism}
-
+{data}
 [replies]
 {examples}
 """
@@ -80,6 +82,11 @@ unit = "record"  # a promise about each single record: up to the budget, nobody 
 {delta}  # the allowance on top of epsilon, for all releases together; fixed by the first release"""
 _RECORDS = "examples = {records}  # how many records you have at most; every server is told this number"
 
+_DATA = """
+[records]  # pausefl cuts your data into records, and the app gets one at a time: it cannot mix two of them
+{path}  # a file with a record in each line, or a folder with a record in each file
+"""
+
 _BUDGET, _RELEASES = {"update": 8.0, "record": 1.0}, {"update": 8, "record": 20}
 """What an owner gets who says nothing: a moderate promise about the whole update, or a strong one about each record."""
 _DELTA = 1e-6
@@ -87,17 +94,18 @@ _DELTA = 1e-6
 
 def init_owner(
     folder: Path, name: str, *, unit: Literal["update", "record"] | None = None, records: int | None = None,
-    budget: float | None = None, releases: int | None = None, clip: float = 1.0, delta: float | None = None,
+    records_from: Path | None = None, budget: float | None = None, releases: int | None = None, clip: float = 1.0,
+    delta: float | None = None,
 ) -> Owner:  # fmt: skip
     """Make file and ledger for data that never took part before; nothing is overwritten, and links are refused.
 
-    Who says how many ``records`` there are gets terms that protect each of them, who does not gets terms that protect
-    the whole update.  ``delta`` is for records only.
+    Who says how many ``records`` there are, or the file or folder that they are cut ``records_from``, gets terms that
+    protect each of them.  Who does not gets terms that protect the whole update.  ``delta`` is for records only.
 
     The owner's file comes last.  Whatever stops this before leaves nothing that could release anything, and the same
     call finishes it.
     """
-    terms = _terms(name, unit, records, budget, releases, clip, delta)
+    terms = _terms(name, unit, records, records_from, budget, releases, clip, delta)
     _check_terms(folder, name, terms(id="0" * 32))  # before anything is made
     require_second_note_folder(folder / LEDGER)
     try:
@@ -119,11 +127,11 @@ def init_owner(
 
 def init_simulation(
     folder: Path, name: str = SIMULATED_NAME, *, unit: Literal["update", "record"] | None = None,
-    records: int | None = None, budget: float | None = None, releases: int | None = None, clip: float = 1.0,
-    delta: float | None = None,
+    records: int | None = None, records_from: Path | None = None, budget: float | None = None,
+    releases: int | None = None, clip: float = 1.0, delta: float | None = None,
 ) -> Owner:  # fmt: skip
     """Make the one file that all clients of a simulation share; it has no ledger yet, because every run makes one."""
-    text = _terms(name, unit, records, budget, releases, clip, delta, _SIMULATION)()
+    text = _terms(name, unit, records, records_from, budget, releases, clip, delta, _SIMULATION)()
     _check_terms(folder, name, text)
     path = folder / FILE
     if os.path.lexists(path):
@@ -221,10 +229,14 @@ def _write_last(path: Path, text: str) -> None:
 
 
 def _terms(
-    name: str, unit: str | None, records: int | None, budget: float | None, releases: int | None, clip: float,
-    delta: float | None, form: str = _TEXT,
+    name: str, unit: str | None, records: int | None, records_from: Path | None, budget: float | None,
+    releases: int | None, clip: float, delta: float | None, form: str = _TEXT,
 ) -> Callable[..., str]:  # fmt: skip
     """Return what makes the owner's file of the ``id`` of its ledger; that of a simulation has none."""
+    if records_from is not None:
+        records_from = records_from.expanduser().absolute()
+        count = count_records(records_from, records or MOST_RECORDS)
+        records = records or count
     unit = unit or ("update" if records is None else "record")
     require(
         unit in _BUDGET,
@@ -235,9 +247,9 @@ def _terms(
     )
     if unit == "record":
         if records is None:
-            raise ConfigError("the number of records is missing; pass --records N to protect each of them")
+            raise ConfigError("the records are missing; pass --records-from PATH to protect each of them")
     else:
-        for what, value in (("records", records), ("delta", delta)):
+        for what, value in (("records", records), ("records_from", records_from), ("delta", delta)):
             require(
                 value is None,
                 what,
@@ -255,5 +267,6 @@ def _terms(
         mechanism=mechanism.format(
             clip=f"l2 = {float(clip)!r}", delta=f"delta = {_DELTA if delta is None else float(delta)!r}"
         ),
+        data=_DATA.format(path=toml_text({"path": str(records_from)}).rstrip("\n")) if records_from else "",
         examples=examples.format(records=records),
     )  # fmt: skip

@@ -245,7 +245,7 @@ def test_a_user_without_rights_can_make_the_box(blind: bool) -> None:
         pytest.skip("no system Python")
     shown = {path: os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64") if Path(path).exists()}
     plan = {"parent": os.getpid(), "shown": shown, "command": ["/usr/bin/id", "-u"], "user": None, "memory": None}
-    plan["blind"] = plan["spare_one"] = blind
+    plan |= {"blind": blind, "spare_one": blind, "rooms": False}
     found = subprocess.run(
         [python, "-I", "-S", "-c", Path(enter_box.__file__).read_text(), json.dumps(plan)],
         user=ACCOUNT, group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",

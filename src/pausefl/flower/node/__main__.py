@@ -1,4 +1,4 @@
-"""The processes of a node, by name: supernode, executor, task, and the app in its box; for ``pausefl node`` alone."""
+"""The processes of a node, by name: supernode, executor, task, and in a box the app, or rooms for it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from pausefl.system.child_processes import follow_parent
 
 
 def main(role: str, *words: str) -> None:
-    """Be one of them; all but the app, which has a box that ends it, are told the parent that they end with."""
+    """Be one of them; all but those in a box, which ends them, are told the parent that they end with."""
     if role == "app":
         from pausefl.flower.node.boxed_app import main as run
 
         run(records="records" in words, mean="mean" in words)
+        return
+    if role == "rooms":
+        from pausefl.flower.node.boxed_rooms import main as make_rooms
+
+        make_rooms(*words)
         return
     parent, *rest = words
     follow_parent()

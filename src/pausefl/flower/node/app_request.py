@@ -13,7 +13,7 @@ from flwr.supercore.date import now
 
 from pausefl.errors import require
 from pausefl.flower.client import NODE_KEY
-from pausefl.flower.protocol import RECORD, record_of, view_of, views_of
+from pausefl.flower.protocol import DATA, RECORD, record_of, view_of, views_of
 
 _MOST_BESIDE, _MOST_LAYOUT = 1 << 16, 1 << 21
 """Bytes of a message beside its model; and for the names, types and shapes of the model's tensors."""
@@ -59,7 +59,7 @@ def app_request(message: Message, context: Context) -> tuple[Message, Context]:
     content = {
         name: record_of(views_of(record)) if isinstance(record, ArrayRecord) else record
         for name, record in message.content.items()
-        if name != RECORD
+        if name not in (RECORD, DATA)
     }
     own = {key: value for key, value in context.node_config.items() if key != NODE_KEY}
     asked = make_message(fresh, RecordDict(content))

@@ -12,8 +12,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -29,7 +29,7 @@ _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu",
 )  # fmt: skip
-_OWN = ("/tmp", "/dev", "/proc")  # noqa: S108 - the box's, not the machine's
+_OWN = ("/tmp", "/dev", "/proc", enter_box.CODE)  # noqa: S108 - the box's, not the machine's
 MOST_STATE = 1 << 24
 """Bytes of an app's state that are kept for its next message."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -55,7 +55,8 @@ class Box:
     without it: a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user``
     is the account that the command runs as; that needs root, and no user namespaces.  A ``blind`` box hides the
     machine's counters too, such as how full a disk is: they tell of files that are not shown.  With
-    ``spare_one`` the command uses all processors but one, if there are two or more.
+    ``spare_one`` the command uses all processors but one, if there are two or more.  A box with ``rooms`` is for a
+    command of our own, which keeps the right to make a room for each record.
     """
 
     data: tuple[Path, ...] = ()
@@ -66,6 +67,7 @@ class Box:
     closed: bool = True
     blind: bool = False
     spare_one: bool = False
+    rooms: bool = False
 
     def __post_init__(self) -> None:
         limit, memory = self.time_limit, self.memory
@@ -117,19 +119,31 @@ class Box:
         """
         if end <= time.monotonic():
             raise BoxError("no time was left for the app, because the request took too long to read")
+        with self.started(command, request, out=subprocess.PIPE, words=subprocess.PIPE) as process:
+            pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+            return self._listen(process, pipes, limit, log, end)
+
+    @contextmanager
+    def started(
+        self, command: Sequence[str], request: bytes, *, out: int, words: int, passed: Sequence[int] = ()
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a command with ``request`` as its input, and end it, and all that it started, in the end.
+
+        ``out`` and ``words`` are where its output and its errors go; ``passed`` are open files that it gets.
+        """
         with os.fdopen(os.memfd_create("request"), "w+b") as given:
             given.write(request)
             given.seek(0)
             process = subprocess.Popen(  # noqa: S603 - a list of words of our own
-                self._command(command), stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env=self._environment(), cwd="/", start_new_session=True,
+                self._command(command), stdin=given, stdout=out, stderr=words, env=self._environment(), cwd="/",
+                start_new_session=True, pass_fds=passed,
             )  # fmt: skip
-        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
         try:
-            return self._listen(process, pipes, limit, log, end)
+            yield process
         finally:
-            for pipe in pipes:
-                pipe.close()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
             _end(process, gently=self.closed)
 
     def _listen(
@@ -137,7 +151,7 @@ class Box:
         end: float,
     ) -> bytearray:  # fmt: skip
         end = min(end, time.monotonic() + self.time_limit)
-        out, lines = bytearray(), _Lines(log)
+        out, lines = bytearray(), Lines(log)
         over = os.pidfd_open(process.pid)
         with selectors.DefaultSelector() as waiting:
             waiting.register(over, selectors.EVENT_READ)
@@ -176,7 +190,7 @@ class Box:
         plan = {
             "parent": os.getpid(), "shown": {path: str(real) for path, real in self._shown().items()},
             "command": list(command), "user": self._account(), "memory": self.memory, "blind": self.blind,
-            "spare_one": self.spare_one,
+            "spare_one": self.spare_one, "rooms": self.rooms,
         }  # fmt: skip
         return [sys.executable, "-I", "-S", enter_box.__file__, json.dumps(plan)]
 
@@ -198,7 +212,9 @@ class Box:
             "PYTHONPATH": os.pathsep.join(code_folders()), "FLWR_TELEMETRY_ENABLED": "0",
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         }  # fmt: skip
-        return kept | fixed
+        # A process with several threads cannot be forked safely, and none is needed for a single record.
+        alone = {name: "1" for name in _ENVIRONMENT if self.rooms and name.endswith("_NUM_THREADS")}
+        return kept | fixed | alone
 
     def _account(self) -> tuple[int, int] | None:
         if self.user is None:
@@ -261,7 +277,7 @@ def _read(pipe: int, take: Callable[[bytes], None], room: int) -> bool:
     return bool(chunk)
 
 
-class _Lines:
+class Lines:
     """Hands on what is said line by line: printable letters only, and no more than is reasonable."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -273,6 +289,7 @@ class _Lines:
         return not self._lines
 
     def take(self, said: bytes) -> None:
+        """Hand on what was said, as far as it makes lines."""
         if not self._lines:
             return
         kept = said[: self._left]

@@ -42,7 +42,7 @@ def main(*, records: bool = False, mean: bool = False) -> None:
         bundle.unpack(code)
         os.chdir(empty)  # some packages read settings from where they are, without any code that names them
         pass_through()
-        _send_torch_by_value()
+        send_torch_by_value()
         _, model = arrays_in(message.content)
         app = load_app(bundle.components["clientapp"], LoadClientAppError, str(code))
         answer = app(message=message, context=context)
@@ -73,7 +73,7 @@ def _kept(state: Any, before: bytes) -> bytes:
     return before
 
 
-def _send_torch_by_value() -> None:
+def send_torch_by_value() -> None:
     """Let torch's loaders send tensors between processes as bytes: to share memory they connect, which no app can."""
     register: Any = reduction.register
 

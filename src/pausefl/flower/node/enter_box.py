@@ -2,10 +2,15 @@
 
 ``python -I -S enter_box.py PLAN``: PLAN is JSON with ``parent`` (pid), ``shown`` (paths in the box, and the real path
 of what is shown there, read-only), ``command``, ``user`` (``[uid, gid]`` or null), ``memory`` (bytes or null),
-``blind`` (whether the machine's counters are out of sight) and ``spare_one`` (whether one processor is left alone).
+``blind`` (whether the machine's counters are out of sight), ``spare_one`` (whether one processor is left alone) and
+``rooms`` (whether the command is our own, and makes a room for each record).
 
 Three processes: the first makes the namespaces, the second is their init, builds the file system and gives up all
 rights, the third is the command.  When one of the first two dies, all processes in the box die with it.
+
+A box with rooms: the command keeps the one right to make namespaces and to mount.  For each record it starts a process
+that calls :func:`enter_room` before it runs any code of the app.  A room is a blind box inside the box, with processes
+and writable folders of its own, and it is gone when its first process ends.
 
 Reference: user_namespaces(7), mount_namespaces(7), pivot_root(2), capabilities(7), seccomp(2).
 """
@@ -34,7 +39,12 @@ _NEW_USER = 0x10000000
 _NEW_OTHERS = 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000 | 0x02000000  # mnt net pid ipc uts cgroup
 _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
-_DEATH_SIGNAL, _DUMPABLE, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 24, 38, 22, 47
+_DEATH_SIGNAL, _DUMPABLE, _KEEP_RIGHTS, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 8, 24, 38, 22, 47
+_MOUNTING, _DROPPING = 21, 8  # capabilities: CAP_SYS_ADMIN and CAP_SETPCAP
+_NEW_PIDS, _NEW_MOUNTS, _NEW_IPC = 0x20000000, 0x00020000, 0x08000000
+WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - the box's, not the machine's
+CODE = "/pausefl-app"
+"""Where the code of an app lies in a box with rooms."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 MOST_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
@@ -78,7 +88,8 @@ def main() -> NoReturn:
     _call("prctl", _DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != plan["parent"]:
         os._exit(1)  # the parent died before it could be watched
-    _write("/proc/self/oom_score_adj", "1000")  # where memory runs out, the box goes first and not the gate outside
+    # Where memory runs out, the box goes first and not the gate outside; and of a box with rooms, the room.
+    _write("/proc/self/oom_score_adj", "900" if plan["rooms"] else "1000")
     user, group = os.geteuid(), os.getegid()
     _call("unshare", _NEW_OTHERS | (0 if plan["user"] else _NEW_USER))
     if not plan["user"]:
@@ -93,18 +104,48 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     os.close(life)
     os.set_blocking(alive, False)
     _die_with_first(alive)
-    _build(plan["shown"], plan["memory"], own=not plan["user"], blind=plan["blind"])
-    _give_up_rights(plan["user"])
+    _build(plan["shown"], plan["memory"], own=not plan["user"], blind=plan["blind"], rooms=plan["rooms"])
+    _give_up_rights(plan["user"], (_MOUNTING, _DROPPING) if plan["rooms"] else ())
     _die_with_first(alive)  # once more: the kernel forgets it where the user changes
     os.close(alive)
+    bound = plan["spare_one"] and _spare_one()
+    if not plan["rooms"]:
+        _close_in(plan["memory"], blind=plan["blind"], bound=bound)
+    _run(lambda: _as_command(plan["command"]))
+
+
+def _close_in(memory: int | None, *, blind: bool, bound: bool) -> None:
+    """Set the limits of this process and of all that it starts, and refuse the calls that lead out."""
     _limit(resource.RLIMIT_CORE, 1)  # none, and not 0: the kernel would still hand a dump to a program of the machine
     _limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
     _limit(resource.RLIMIT_SIGPENDING, _SIGNALS)
-    if plan["memory"]:
-        _limit(resource.RLIMIT_AS, plan["memory"])
+    if memory:
+        _limit(resource.RLIMIT_AS, memory)
     _call("prctl", _DUMPABLE, 0)
-    _filter_calls(blind=plan["blind"], bound=plan["spare_one"] and _spare_one())
-    _run(lambda: _as_command(plan["command"]))
+    _filter_calls(blind=blind, bound=bound)
+
+
+def next_fork_enters_new_processes(own: int) -> None:
+    """Let the next fork be the first process of a namespace; ``own`` is the open file of this process's namespace."""
+    _call("setns", own, _NEW_PIDS)  # back: the kernel refuses to leave the one of the last room for another one
+    _call("unshare", _NEW_PIDS)
+
+
+def enter_room(memory: int | None) -> None:
+    """Enter a new room, give up the last rights, and refuse the calls that lead out.
+
+    Law: nothing that this process does afterwards can be found by the first process of another room: no file, no shared
+    memory, no process and none of their numbers.  Of /proc there is only the room's own processes.
+    """
+    _call("unshare", _NEW_MOUNTS | _NEW_IPC)
+    for place in WRITABLE:
+        _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _size_of_folders(memory))
+    _restrict(CODE, _READ_ONLY)
+    _mount("proc", "/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC, "subset=pid")
+    _write("/proc/self/oom_score_adj", "1000")
+    _restrict("/proc", _READ_ONLY)
+    _give_up_rights(None)
+    _close_in(memory, blind=True, bound=True)
 
 
 def _as_command(command: list[str]) -> NoReturn:
@@ -158,11 +199,17 @@ def _played(play: Callable[[], NoReturn]) -> NoReturn:
         os._exit(NO_BOX)
 
 
-def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bool) -> None:
+def _size_of_folders(memory: int | None) -> str:
+    """Return the options of one of the two folders that can be written to: together they hold ``memory``."""
+    return f"mode=1777,size={memory // 2 if memory else '25%'}"
+
+
+def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bool, rooms: bool) -> None:
     """Make a file system of what is shown, read-only, and of empty folders; leave the machine's behind.
 
     The folders that can be written to lie in memory: together they hold ``memory`` bytes, or half of the machine's.
     ``own``: the user namespace is the box's own, so its limits may be changed.  ``blind``: of /proc only the processes.
+    ``rooms``: one folder more, for code that all rooms read; and /proc stays whole, or no room could have its own.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
     base = Path("/tmp")  # noqa: S108 - covered in the box's own list of mounts only
@@ -180,14 +227,19 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
         _restrict(f"/new/dev/{name}", _READ_ONLY | _NO_SUID)  # they can be written to all the same, but not changed
     Path("/new/dev/shm").mkdir()
     Path("/new/dev/fd").symlink_to("/proc/self/fd")
-    for place in ("/new/tmp", "/new/dev/shm"):
-        _mount("box", place, "tmpfs", _NO_SUID | _NO_DEV, f"mode=1777,size={memory // 2 if memory else '25%'}")
+    for place in WRITABLE:
+        _mount("box", f"/new{place}", "tmpfs", _NO_SUID | _NO_DEV, _size_of_folders(memory))
+    if rooms:
+        Path(f"/new{CODE}").mkdir()
+        _mount("box", f"/new{CODE}", "tmpfs", _NO_SUID | _NO_DEV, "mode=1777")
     for path in sorted(shown):  # parents first
         _show(shown[path], path)
         _restrict(f"/new{path}", _READ_ONLY | _NO_SUID | _NO_DEV, _RECURSIVE)
     _mount("proc", "/new/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
     if own:
         _write("/new/proc/sys/user/max_user_namespaces", "0")
+    if blind or rooms:
+        _cover_processor_counters()
     if blind:
         _cover_counters()
     _restrict("/new/proc", _READ_ONLY)
@@ -201,15 +253,19 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
     os.chdir(base)
 
 
-def _cover_counters() -> None:
-    """Cover whatever in /proc is about the whole machine, but for the kind of its processors, which libraries ask for.
-
-    What is left are processes, and links to what a process sees.  Also what processors count of their own work.
-    """
+def _cover_processor_counters() -> None:
+    """Cover what processors count of their own work."""
     for counters in Path("/new/sys/devices/system/cpu").glob("cpu*/*"):
         known = counters.name in ("topology", "cache") or counters.is_symlink()
         if counters.is_dir() and not known:
             _mount("box", str(counters), "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "size=4096")
+
+
+def _cover_counters() -> None:
+    """Cover whatever in /proc is about the whole machine, but for the kind of its processors, which libraries ask for.
+
+    What is left are processes, and links to what a process sees.
+    """
     with os.scandir("/new/proc") as entries:
         covered = [e for e in entries if not (e.name.isdigit() or e.is_symlink() or e.name == "cpuinfo")]
     for entry in covered:
@@ -233,16 +289,21 @@ def _restrict(path: str, flags: int, how: int = 0) -> None:
     _call("syscall", _MOUNT_SETATTR, _HERE, path.encode(), how, wanted, len(wanted))
 
 
-def _give_up_rights(user: Sequence[int] | None) -> None:
+def _give_up_rights(user: Sequence[int] | None, kept: Sequence[int] = ()) -> None:
+    """Become the user, with no right but those that are kept, also after another program was started."""
     for number in range(64):
-        if _LIBC.prctl(_BOUNDING_DROP, number, 0, 0, 0):
+        if number not in kept and _LIBC.prctl(_BOUNDING_DROP, number, 0, 0, 0):
             break  # beyond the last one that this kernel knows
     _call("prctl", _AMBIENT, 4, 0, 0, 0)
     if user:
         os.setgroups([])
         os.setresgid(user[1], user[1], user[1])
+        _call("prctl", _KEEP_RIGHTS, 1 if kept else 0, 0, 0, 0)
         os.setresuid(user[0], user[0], user[0])
-    _call("capset", struct.pack("=II", 0x20080522, 0), bytes(24))
+    low = sum(1 << number for number in kept)
+    _call("capset", struct.pack("=II", 0x20080522, 0), struct.pack("=6I", low, low, low, 0, 0, 0))
+    for number in kept:
+        _call("prctl", _AMBIENT, 2, number, 0, 0)
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.metadata import validate_message_type
@@ -20,14 +20,16 @@ from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
 from pausefl.errors import InvalidValueError, is_finite, require
-from pausefl.flower.client import NODE_KEY, PrivateUpdate
+from pausefl.flower.client import NODE_KEY, App, PrivateUpdate
 from pausefl.flower.node.app_request import app_request, check_size
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
 from pausefl.flower.node.noise_time import NoiseTime
+from pausefl.flower.node.record_rooms import rows_from_rooms
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
+from pausefl.owner.data_records import DataRecords
 from pausefl.owner.gate import Gate, Train
 from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
@@ -40,6 +42,9 @@ STATE, STATE_OF = "pausefl-state", "pausefl-state-of"
 SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
 end all its processes; and after how many seconds an answer leaves for which no app ran."""
+
+RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, Context], dict[str, Tensor]]
+"""Lets an app train on each record by itself, and returns a row for each."""
 
 _LAST_WORDS, _COPIES = 300, 7
 """Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
@@ -117,8 +122,16 @@ class Guard:
             rows, by_app = owner.examples if owner.rows else 0, owner.clipped_by == "app"
             return run_boxed(box, bundle, asked, given, rows, mean=by_app, end=self._end(begun))
 
+        def rows(
+            records: DataRecords, model: Mapping[str, Tensor], asked: Message, given: Context
+        ) -> dict[str, Tensor]:
+            nonlocal ran
+            ran = True
+            box = replace(self.box, spare_one=self.answer_after > 0.0)
+            return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun))
+
         context.node_config[NODE_KEY] = str(self.owner)
-        return _HeldUpdate(lambda: self._hold(begun))(message, context, app), ran
+        return _HeldUpdate(lambda: self._hold(begun), rows)(message, context, app), ran
 
     def _takes_time(self, message: Message, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
@@ -243,14 +256,20 @@ class Guard:
 class _HeldUpdate(PrivateUpdate):
     """The mod around an app in its box: a reply is made at a time that does not tell when, or how, training ended."""
 
-    __slots__ = ("_hold",)
+    __slots__ = ("_hold", "_rows_in_rooms")
 
-    def __init__(self, hold: Callable[[], None]) -> None:
+    def __init__(self, hold: Callable[[], None], rows_in_rooms: RowsInRooms) -> None:
         super().__init__()
-        self._hold = hold
+        self._hold, self._rows_in_rooms = hold, rows_in_rooms
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         return gate.train(request, model, train, hold=self._hold, more_memory=_COPIES * MOST_STATE)
+
+    def _rows(
+        self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context
+    ) -> dict[str, Tensor]:  # fmt: skip
+        context.state = RecordDict()  # an app that keeps nothing cannot carry one record to another
+        return self._rows_in_rooms(records, model, msg, context)
 
 
 def _is_alike(value: Any, known: Any) -> bool:

@@ -20,6 +20,7 @@ from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
 from pausefl.flower.node.noise_time import NoiseTime
+from pausefl.flower.node.record_rooms import check_rooms, seconds_each
 from pausefl.flower.node.shared_limits import check_shared_limits
 from pausefl.flower.node.supernode import check_options
 from pausefl.owner.made_ledgers import other_ledgers_warning
@@ -63,13 +64,17 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     secret = check_options(options)
     if check_owner(guard.owner).simulation:
         raise ConfigError(f"{guard.owner} is for simulations; create a file for a deployment with 'pausefl owner init'")
-    own = [path.resolve() for path in (guard.owner, guard.reviewed, *ledger_files(read_owner(guard.owner)))]
-    hidden = dict.fromkeys((*own, *(path.parent for path in own), *secret))
-    noise = NoiseTime.of(read_owner(guard.owner)) if guard.answer_after else None
+    owner = read_owner(guard.owner)
+    own = [path.resolve() for path in (guard.owner, guard.reviewed, *ledger_files(owner))]
+    records = [] if owner.records is None else [owner.records.resolve()]
+    hidden = dict.fromkeys((*own, *(path.parent for path in own), *records, *secret))
+    noise = NoiseTime.of(owner) if guard.answer_after else None
     guard = replace(guard, box=replace(guard.box, hidden=tuple(hidden)), noise=noise)
+    if owner.records is not None:
+        _check_records(guard.box, owner.examples)
     if guard.box.closed:
         guard.box.check_folders()
-        check_box(guard.box, list(map(str, own)))
+        check_box(guard.box, list(map(str, (*own, *records))))
         check_limits(guard.box)
         check_shared_limits(guard.box)
     return guard
@@ -92,6 +97,21 @@ def start_warnings(guard: Guard) -> list[str]:
                 "memory is left and how large the data is; move the data to a disk, or pass --answer-after"
             )
     return found
+
+
+def _check_records(box: Box, examples: int) -> None:
+    """Refuse what would keep an app from training on one record after the other."""
+    if box.data:
+        raise ConfigError(
+            f"--data is {box.data[0]}, but your file names the data in records.path, and pausefl hands it to the app; "
+            "leave --data out"
+        )
+    try:
+        seconds_each(box.time_limit, examples)
+        if box.closed:
+            check_rooms(box)
+    except BoxError as error:
+        raise ConfigError(f"no app can train on your records: {error}") from None
 
 
 def check_box(box: Box, hidden: Sequence[str]) -> None:

@@ -1,0 +1,179 @@
+"""Inside the box: start a process for each record, in a room of its own, that runs the app on this record alone.
+
+Law: the process that starts the others runs no code of the app, and never reads a record.  So what a new room begins
+with is the same for every record.
+"""
+
+from __future__ import annotations
+
+import ast
+import compileall
+import fcntl
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from flwr.app import Context, Message
+from flwr.clientapp.client_app import LoadClientAppError
+from flwr.common.serde import context_from_proto, message_from_proto
+from flwr.proto.message_pb2 import Context as ContextBytes
+from flwr.proto.message_pb2 import Message as MessageBytes
+from flwr.supercore.object_ref import load_app
+from flwr.supercore.task_identity import TaskIdentity
+
+from pausefl.flower.client import pass_through
+from pausefl.flower.node import enter_box
+from pausefl.flower.node.array_bytes import to_bytes
+from pausefl.flower.node.box import BoxError, unpack
+from pausefl.flower.node.boxed_app import send_torch_by_value
+from pausefl.flower.node.bundle import Bundle, read_bundle
+from pausefl.flower.node.record_rooms import DONE, FAILED, READY
+from pausefl.flower.protocol import arrays_in, with_record
+from pausefl.owner.data_records import DataRecord
+
+_GIVEN, _ROW = 3, 4
+"""The open files of a room: its record, and where its row goes.  Before them come nothing, and twice the words."""
+
+
+def main(channel: str, memory: str, *words: str) -> None:
+    """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message."""
+    with socket.socket(fileno=int(channel)) as way, tempfile.TemporaryDirectory() as folder:
+        closed = "closed" in words
+        work = _probe if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
+        _require_nothing_shared()
+        gc.collect()
+        gc.freeze()
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        way.send(READY)
+        while True:
+            told, files, _, _ = socket.recv_fds(way, 8, 3)
+            if not told:
+                return
+            way.send(DONE if _room(work, files, int(memory) or None, own if closed else None, told) else FAILED)
+
+
+def _require_nothing_shared() -> None:
+    """Refuse memory that all rooms would have in common, and could write to."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    shared = [line for line in lines if line.split()[1][1::2] == "ws"]
+    if shared:
+        raise BoxError(f"a package that the app imports shares memory between processes: {shared[0][:200]}")
+
+
+def _room(
+    work: Callable[[DataRecord], bytes], files: list[int], memory: int | None, own: int | None, told: bytes
+) -> bool:
+    """Run the work on one record in a room; return whether it ended well and in time."""
+    if own is not None:
+        enter_box.next_fork_enters_new_processes(own)
+    child = os.fork()
+    if not child:
+        _in_room(work, files, memory, closed=own is not None)
+    for handle in files:
+        os.close(handle)
+    over = os.pidfd_open(child)
+    try:
+        ended, _, _ = select.select([over], [], [], struct.unpack("!d", told)[0])
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)  # with the first process of a room all others are gone
+    finally:
+        os.close(over)
+        if own is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+    return bool(ended) and status == 0
+
+
+def _in_room(work: Callable[[DataRecord], bytes], files: list[int], memory: int | None, *, closed: bool) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        _take(files)
+        if closed:
+            enter_box.enter_room(memory)
+        with os.fdopen(_GIVEN, "rb") as file:
+            name, data = unpack(file.read(), 2)
+        row = work(DataRecord(bytes(data), bytes(name).decode(errors="surrogateescape")))
+        os.pwrite(_ROW, row, 0)
+        code = 0
+    except BaseException:
+        with suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _take(files: list[int]) -> None:
+    """Keep the files of this room and no other: what is written on, or moved in, another one could be found later."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    given, row, words, nothing = (fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 64) for handle in (*files, nothing))
+    for source, target in ((nothing, 0), (words, 1), (words, 2), (given, _GIVEN), (row, _ROW)):
+        os.dup2(source, target, inheritable=target < _GIVEN)
+    os.closerange(_ROW + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _prepared(place: Path) -> Callable[[DataRecord], bytes]:
+    """Unpack the app, and load all that it needs and that is not its own; return the work on one record."""
+    content, given, known = map(bytes, unpack(sys.stdin.buffer.read(), 3))
+    message = message_from_proto(MessageBytes.FromString(given))
+    context = context_from_proto(ContextBytes.FromString(known))
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = context.run_id, context.node_id, 1
+    bundle, code = read_bundle(content), place / "app"
+    code.mkdir()
+    bundle.unpack(code)
+    compileall.compile_dir(code, quiet=2)
+    for name in _installed_modules(bundle):
+        with suppress(Exception):  # the app gets the same error when it asks for it
+            importlib.import_module(name)
+    pass_through()
+    send_torch_by_value()
+    return lambda record: _work(bundle, code, message, context, record)
+
+
+def _work(bundle: Bundle, code: Path, message: Message, context: Context, record: DataRecord) -> bytes:
+    """Return what the app adds to the model for one record."""
+    empty = Path(tempfile.mkdtemp())
+    os.chdir(empty)  # some packages read settings from where they are, without any code that names them
+    _, model = arrays_in(message.content)
+    app = load_app(bundle.components["clientapp"], LoadClientAppError, str(code))
+    answer = app(message=with_record(message, record), context=context)
+    return to_bytes(model, arrays_in(answer.content)[1])
+
+
+def _installed_modules(bundle: Bundle) -> Iterator[str]:
+    """Return what the app imports and does not bring along, by its source: nothing of the app is run."""
+    own = {path.partition("/")[0].removesuffix(".py") for path in bundle.files}
+    for path, content in bundle.files.items():
+        if not path.endswith(".py"):
+            continue
+        try:
+            found = list(ast.walk(ast.parse(content)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        names = [alias.name for one in found if isinstance(one, ast.Import) for alias in one.names]
+        for one in found:
+            if isinstance(one, ast.ImportFrom) and one.module and not one.level:
+                names += [one.module, *(f"{one.module}.{alias.name}" for alias in one.names)]
+        yield from (name for name in dict.fromkeys(names) if name.partition(".")[0] not in own)
+
+
+def _probe(record: DataRecord) -> bytes:
+    """Look whether this is a room."""
+    seen = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
+    left = [path for folder in enter_box.WRITABLE for path in Path(folder).iterdir()]
+    return b"1" if seen == ["1"] and not left else b"0"

@@ -1,0 +1,157 @@
+"""A room for each record: the app trains on one record at a time, in a process that sees no other; seen from outside.
+
+What a row holds then follows from its own record, from the model and from the app's settings, whatever the app does:
+there is nothing of another record in its reach.  The box is one for the whole training.  In it a process of our own,
+which runs no code of the app and never reads a record, starts a process for each record, in a room of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from logging import INFO, WARNING
+
+from flwr.app import Context, Message
+from flwr.common.serde import context_to_proto, message_to_proto
+from flwr.supercore import log
+
+from pausefl.flower.node.app_request import app_request
+from pausefl.flower.node.array_bytes import from_bytes, size_of
+from pausefl.flower.node.box import Box, BoxError, Lines, pack
+from pausefl.owner.data_records import DataRecord, DataRecords
+from pausefl.owner.model_update import empty_rows, put_row
+from pausefl.privacy.mechanisms.tensor_rules import Tensor
+
+READY, DONE, FAILED = b"r", b"d", b"f"
+"""What the process in the box tells: that it waits for a record, and how the training on one has ended."""
+
+LEAST_SECONDS = 0.05
+"""For one record at least: to start a process and to load the app takes about 0.01."""
+_BESIDE, _PATIENCE = 0.1, 20.0
+"""The share of the time for what happens between two records; and seconds, for a process in the box to answer."""
+_MOST_WORDS = 4096
+"""Bytes that are logged of what an app says about one record."""
+
+
+def rows_from_rooms(
+    box: Box, bundle: bytes, message: Message, context: Context, model: Mapping[str, Tensor], records: DataRecords,
+    *, end: float,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return a row for each record: what the app adds to the model for it; zeros where the app fails.
+
+    Law: each record has the same time, whatever the others take, and all of them together end before ``end``.
+    """
+    asked, given = app_request(message, context)
+    parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
+    rows, failed, lines = empty_rows(model, len(records)), 0, Lines(lambda line: log(INFO, "app says: %s", line))
+    end = min(end, time.monotonic() + box.time_limit)
+    with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
+        seconds = seconds_each(end - time.monotonic(), len(records))
+        for number, record in enumerate(records):
+            row = None if record is None else _row(channel, record, size_of(model), seconds, lines.take)
+            if row is None:
+                failed += 1
+            else:
+                put_row(rows, number, from_bytes(model, row))
+    if failed:
+        log(WARNING, "pausefl: the app failed for %d of %d records; they count as zeros", failed, len(records))
+    return rows
+
+
+def seconds_each(seconds: float, records: int) -> float:
+    """Return how long the app may take for one record, by public numbers alone; refuse what is too short."""
+    each = (1.0 - _BESIDE) * seconds / records
+    if each < LEAST_SECONDS:
+        least = LEAST_SECONDS * records / (1.0 - _BESIDE)
+        raise BoxError(
+            f"{seconds:.0f} seconds for {records} records are {each:.3f} for each, but must be at least "
+            f"{LEAST_SECONDS:g}; raise --time-limit to {least + _PATIENCE:.0f} or more"
+        )
+    return each
+
+
+def check_rooms(box: Box) -> None:
+    """Refuse a machine on which there can be no room; nothing is loaded in it but pausefl itself."""
+    said: list[str] = []
+    lines = Lines(said.append)
+    try:
+        with _rooms(box, b"", lines.take, time.monotonic() + _PATIENCE, "try") as channel:
+            fine = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take) == b"1"
+    except BoxError as error:
+        said.append(str(error))
+        fine = False
+    if not fine:
+        raise BoxError("; ".join(said) or "the process for one record can see others")
+
+
+@contextmanager
+def _rooms(
+    box: Box, request: bytes, hear: Callable[[bytes], None], end: float, *words: str
+) -> Iterator[socket.socket]:  # fmt: skip
+    """Start the process that makes rooms; once it is ready, yield the way to it."""
+    box = replace(box, data=(), blind=False, rooms=True)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "rooms", str(theirs.fileno())]
+    command += [str(box.memory or 0), "closed" if box.closed else "open", *words]
+    with (
+        ours,
+        theirs,
+        _memory("words") as said,
+        box.started(command, request, out=said, words=said, passed=(theirs.fileno(),)),
+    ):
+        theirs.close()
+        try:
+            if _told(ours, end - time.monotonic()) != READY:
+                raise BoxError("the app's box did not begin")
+            yield ours
+        finally:
+            hear(os.pread(said, _MOST_WORDS, 0) + b"\n")
+
+
+def _row(
+    channel: socket.socket, record: DataRecord, size: int, seconds: float, hear: Callable[[bytes], None]
+) -> bytes | None:
+    """Return the bytes that the app made of this record; None if it failed, or took too long."""
+    # Memory of its own for each record: an open file that two processes have in common has a place that both can move.
+    with _memory("record") as given, _memory("row") as row, _memory("words") as words:
+        with os.fdopen(os.dup(given), "wb") as file:
+            file.write(pack(record.name.encode(errors="surrogateescape"), record.data))
+        os.lseek(given, 0, os.SEEK_SET)
+        os.ftruncate(row, size)
+        _seal(given, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        _seal(row, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        socket.send_fds(channel, [struct.pack("!d", seconds)], [given, row, words])
+        told = _told(channel, seconds + _PATIENCE)
+        hear(os.pread(words, _MOST_WORDS, 0) + b"\n")
+        return os.pread(row, size, 0) if told == DONE else None
+
+
+def _told(channel: socket.socket, seconds: float) -> bytes:
+    channel.settimeout(max(0.01, seconds))
+    try:
+        told = channel.recv(1)
+    except (TimeoutError, OSError) as error:
+        raise BoxError(f"the process that makes rooms for records does not answer ({error})") from None
+    if not told:
+        raise BoxError("the process that makes rooms for records has ended")
+    return told
+
+
+@contextmanager
+def _memory(name: str) -> Iterator[int]:
+    handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _seal(handle: int, seals: int) -> None:
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, seals | fcntl.F_SEAL_SEAL)

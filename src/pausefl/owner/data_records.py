@@ -1,0 +1,163 @@
+"""The records of an owner's data, cut by pausefl itself: the lines of a file, or the files of a folder.
+
+An app that gets one record at a time cannot mix two of them, whatever it does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from pausefl.errors import ConfigError
+from pausefl.types import IntArray
+
+MOST_BYTES = 1 << 26
+"""Of one record.  A longer one counts as a record that cannot be read, so that it takes no memory from the others."""
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecord:
+    """One record of an owner's data.
+
+    Attributes:
+        data: Its bytes: those of a line without its end, or of a file.
+        name: In a folder, the path of the file below it, with slashes; else empty.
+    """
+
+    data: bytes
+    name: str = ""
+
+
+class DataRecords:
+    r"""All records of a file or a folder, read one at a time; close it after use.
+
+    In a file every line is a record, whatever is in it, also a line with titles or an empty one.  In a folder every
+    file at any depth is one.
+
+    Law: a record depends on its own bytes alone, and never on another record.  Whatever cannot be read is None, and
+    stays in its place.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "patients.csv")
+    ...     _ = path.write_bytes(b"71,0.5\n34,0.25\n")
+    ...     with DataRecords(path) as records:
+    ...         [record.data for record in records]
+    [b'71,0.5', b'34,0.25']
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._names: list[str] | None = None
+        self._file: BufferedReader | None = None
+        self._ends: IntArray = np.zeros(0, dtype=np.int64)
+        try:
+            if path.is_dir():
+                self._names = sorted(_files(path))
+            else:
+                # Open for as long as this lives: a file that takes its place meanwhile has other lines.
+                self._file = _opened(path)
+                self._ends = _line_ends(self._file)
+        except OSError as error:
+            raise ConfigError(
+                f"records.path {path} cannot be read ({error.strerror}); let it be a file with a record in each line, "
+                "or a folder with a record in each file"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._ends) if self._names is None else len(self._names)
+
+    def __iter__(self) -> Iterator[DataRecord | None]:
+        return map(self.read, range(len(self)))
+
+    def read(self, number: int) -> DataRecord | None:
+        """Return one record; None if it is too long, or cannot be read."""
+        try:
+            if self._names is not None:
+                return _file_record(self._path, self._names[number])
+            start = int(self._ends[number - 1]) + 1 if number else 0
+            size = int(self._ends[number]) - start
+            if size > MOST_BYTES or self._file is None:
+                return None
+            self._file.seek(start)
+            return DataRecord(self._file.read(size).removesuffix(b"\r"))
+        except (OSError, MemoryError):
+            return None
+
+
+def records_of(path: Path, most: int) -> DataRecords:
+    """Return the records of a path; refuse none, and more than the owner's file says."""
+    records = DataRecords(path)
+    if 1 <= len(records) <= most:
+        return records
+    with records:
+        count = len(records)
+    raise ConfigError(
+        f"records.path {path} has {count} records, but must have 1 to {most}, as replies.examples says; "
+        "set replies.examples to the number of your records"
+    )
+
+
+def count_records(path: Path, most: int) -> int:
+    """Return how many records a path has, under the same conditions."""
+    with records_of(path, most) as records:
+        return len(records)
+
+
+def _opened(path: Path) -> BufferedReader:
+    """Open a plain file; a named pipe would make the reader wait."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no plain file")
+
+
+def _line_ends(file: BufferedReader) -> IntArray:
+    """Return where each line ends; the last one may end with the file."""
+    found, place, last = [np.zeros(0, dtype=np.int64)], 0, b"\n"
+    while chunk := file.read(_CHUNK):
+        found.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + place)
+        place, last = place + len(chunk), chunk[-1:]
+    if last != b"\n":
+        found.append(np.array([place]))
+    return np.concatenate(found)
+
+
+def _files(top: Path) -> Iterator[str]:
+    """Return the path of each file below a folder."""
+    waiting = [str(top)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path).relative_to(top).as_posix()
+                else:
+                    raise ConfigError(
+                        f"records.path has {entry.path}, but must have folders and plain files only, and no links; put "
+                        "the file itself there"
+                    )
+
+
+def _file_record(top: Path, name: str) -> DataRecord | None:
+    with _opened(top / name) as file:
+        data = file.read(MOST_BYTES + 1)
+    return DataRecord(data, name) if len(data) <= MOST_BYTES else None

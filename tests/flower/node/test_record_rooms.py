@@ -1,0 +1,340 @@
+"""A room for each record: what an app does with one record cannot reach another, and no record spoils the training."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pausefl.errors import ConfigError
+from pausefl.flower.node import enter_box, guard, record_rooms
+from pausefl.flower.node.box import Box, BoxError
+from pausefl.flower.node.start import check
+from pausefl.owner.owner_init import init_owner
+from pausefl.owner.request_and_reply import SENTENCES
+from pausefl.privacy.mechanisms.record_sum import clipped_sum
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+HEAD = """
+import ctypes, mmap, os, random, signal, socket, subprocess, sys, threading, time
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from pausefl.flower import record_in
+
+app = ClientApp()
+
+def added(message, number, **more):
+    arrays = message.content.array_records["arrays"]
+    row = {name: Array(np.full_like(array.numpy(), number)) for name, array in arrays.items()}
+    return Message(RecordDict({"arrays": ArrayRecord({**row, **more})}), reply_to=message)
+"""
+
+
+def app_of(body: str, before: str = "") -> str:
+    lines = "\n".join(f"    {line}" if line else "" for line in body.strip("\n").splitlines())
+    return f"{HEAD}{before}\n@app.train()\ndef train(message, context):\n    data = record_in(message).data\n{lines}\n"
+
+
+class Rooms:
+    """An owner whose data is cut by pausefl; ``rows`` lets an app train on it, and tells what reached the gate."""
+
+    def __init__(self, kit: ModuleType, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.kit, self.folder, self.seen = kit, folder, dict[str, Any]()
+
+        def spied(*words: Any, **more: Any) -> Any:
+            self.seen["rows"] = record_rooms.rows_from_rooms(*words, **more)
+            return self.seen["rows"]
+
+        patch.setattr(guard, "rows_from_rooms", spied)
+
+    def node(self, records: Sequence[bytes], **box: Any) -> Any:
+        place = self.folder / f"owner-{len(list(self.folder.iterdir()))}"
+        data = place.with_suffix(".txt")
+        data.write_bytes(b"".join(line + b"\n" for line in records))
+        init_owner(place, "clinic", records_from=data, budget=9e5, releases=1, clip=200.0)
+        return self.kit.node_of(place / "owner.toml").limited(**{"time_limit": 120.0, **box})
+
+    def rows(self, client: str, records: Sequence[bytes], **box: Any) -> np.ndarray:
+        """Return the first number of each row."""
+        node = self.node(records, **box)
+        reply = node.ask(node.app(client).content)
+        assert not reply.has_error() and node.charges == 1
+        rows = self.seen.pop("rows")
+        whole = np.concatenate([rows[name].reshape(len(records), -1) for name in rows], axis=1)
+        total = clipped_sum(whole.astype(float), 200.0, len(records)) / len(records)
+        assert np.abs(self.kit.update(reply) - total).max() < 1.0
+        assert (whole == whole[:, :1]).all()
+        return np.asarray(whole[:, 0])
+
+
+@pytest.fixture
+def rooms(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rooms:
+    return Rooms(kit, tmp_path, monkeypatch)
+
+
+BOXES = [{}, {"closed": False}, pytest.param({"user": "nobody"}, marks=ROOT_ONLY)]
+
+
+@pytest.mark.parametrize("box", BOXES, ids=["closed", "open", "user"])
+def test_a_row_is_what_the_app_adds_for_its_record(rooms: Rooms, box: dict[str, Any]) -> None:
+    rows = rooms.rows(app_of("return added(message, float(data))"), [b"1", b"2.5", b"", b"-7"], **box)
+    assert rows.tolist() == [1.0, 2.5, 0.0, -7.0]
+
+
+def test_a_file_of_a_folder_has_its_name(rooms: Rooms, kit: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    for name, content in (("cat/1", b"12345"), ("d\udcff/2", b"1")):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(content)
+    init_owner(tmp_path / "owner", "clinic", records_from=folder)
+    node = kit.node_of(tmp_path / "owner" / "owner.toml")
+    node.ask(node.app(app_of("return added(message, len(data) * 10 + len(record_in(message).name))")).content)
+    assert rooms.seen["rows"]["b"][:, 0].tolist() == [55.0, 14.0]
+
+
+FAILURES = {
+    "raises": "raise ValueError(data)",
+    "exits": "sys.exit(3)",
+    "vanishes": "os._exit(0)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL); os.abort()",
+    "crashes": "ctypes.string_at(0)",
+    "hangs": "time.sleep(1000)",
+    "is deaf": "[signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; time.sleep(1000)",
+    "takes memory": "hog = [bytearray(1 << 26) for _ in range(1 << 20)]",
+    "another shape": "return added(message, 1.0, b=Array(np.zeros(3, np.float32)))",
+    "another tensor": "return added(message, 1.0, c=Array(np.zeros(3, np.float32)))",
+    "no tensor": "return Message(RecordDict(), reply_to=message)",
+    "no message": "return 5",
+    "whole numbers": "return added(message, 1.0, b=Array(np.zeros(10, dtype=complex)))",
+    "many words": "print('x' * (1 << 22)); raise ValueError",
+    "closed files": "os.closerange(0, 64); raise ValueError",
+    "no room on its row": "os.ftruncate(4, 1); raise ValueError",
+    "no app": "app._registered_funcs.clear(); raise SystemExit",
+}
+
+
+def test_a_record_with_which_the_app_fails_counts_as_zeros_and_spoils_no_other(rooms: Rooms) -> None:
+    body = "".join(f"if data == {name.encode()!r}:\n    {what}\n" for name, what in FAILURES.items())
+    records = [b"1", *(name.encode() for name in FAILURES), b"2"]
+    rows = rooms.rows(app_of(f"{body}return added(message, float(data))"), records, time_limit=60.0, memory=1 << 31)
+    assert rows.tolist() == [1.0, *(0.0 for _ in FAILURES), 2.0]
+
+
+def test_numbers_that_are_not_finite_fail_one_record_only(rooms: Rooms) -> None:
+    node = rooms.node([b"1", b"nan", b"inf", b"3"])
+    reply = node.ask(node.app(app_of("return added(message, float(data))")).content)
+    assert not reply.has_error()
+    assert abs(float(rooms.kit.update(reply).mean()) - 1.0) < 0.1  # (1 + 0 + 0 + 3) / 4
+
+
+# By name: what leaves something behind, and what looks for it: a number that would tell.
+WAYS = {
+    "a module": ("sys.modules['left'] = sys", "'left' in sys.modules"),
+    "a global": ("app.left = 1", "hasattr(app, 'left')"),
+    "the state": ("context.state['left'] = ConfigRecord({'x': 1})", "len(context.state)"),
+    "the message": ("message.content['left'] = ConfigRecord({'x': 1})", "'left' in message.content"),
+    "the environment": ("os.environ['LEFT'] = '1'", "'LEFT' in os.environ"),
+    "a file": ("open('/tmp/left', 'w').close()", "os.path.exists('/tmp/left')"),
+    "shared memory": ("open('/dev/shm/left', 'w').close()", "os.path.exists('/dev/shm/left')"),
+    "where it is": ("open('left', 'w').close()", "os.path.exists('left')"),
+    "a number of processes": (
+        "[os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0) for _ in range(9)]",
+        "os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)[0]",
+    ),
+    "a number of threads": ("[threading.Thread(target=int).start() for _ in range(9)]", "threading.get_native_id()"),
+    "a process that goes on": (
+        "os.fork() or (os.setsid(), os.fork() and os._exit(0), time.sleep(60))",
+        "len(os.listdir('/proc')), os.getpid()",
+    ),
+    "memory of System V": (
+        "assert ctypes.CDLL(None).shmget(77, 4096, 0o1666) >= 0",
+        "ctypes.CDLL(None).shmget(77, 4096, 0) + 2",
+    ),
+    "semaphores": ("assert ctypes.CDLL(None).semget(78, 1, 0o1666) >= 0", "ctypes.CDLL(None).semget(78, 1, 0) + 2"),
+    "a queue": ("assert ctypes.CDLL(None).msgget(79, 0o1666) >= 0", "ctypes.CDLL(None).msgget(79, 0) + 2"),
+    "a socket": (
+        "s = socket.socket(socket.AF_UNIX)\ns.bind(b'\\0left')\nos.fork() or time.sleep(60)",
+        "socket.socket(socket.AF_UNIX).bind(b'\\0left') is not None",
+    ),
+    "the place in an open file": (
+        "[os.lseek(fd, 5, 0) for fd in open_files()]",
+        "sum(os.lseek(fd, 0, 1) for fd in open_files() if fd > 2), len(open_files())",
+    ),
+    "its row": ("os.pwrite(4, b'xxxx', 0)", "os.pread(4, 4, 0) != bytes(4)"),
+    "a lock": (
+        "f = os.open(__file__, 0)\nfcntl.flock(f, 2)\nos.fork() or time.sleep(60)",
+        "fcntl.flock(os.open(__file__, 0), 6) is not None",
+    ),
+    "chance": ("np.random.seed(5)", "np.random.get_state()[1][0]"),
+    "how nice it is": ("os.nice(5)", "os.getpriority(os.PRIO_PROCESS, 0)"),
+    "a limit": ("resource.setrlimit(7, (40, 40))", "resource.getrlimit(7)[1]"),
+    "the time of children": ("os.fork() or sum(i * i for i in range(3_000_000))", "os.times().children_user"),
+    "a session": ("os.fork()", "os.getsid(0), os.getpgid(0), os.getppid()"),
+    "its name": ("ctypes.CDLL(None).prctl(15, b'left', 0, 0, 0)", "len(open('/proc/self/comm').read())"),
+}
+# These do not even work in the room itself.
+REFUSED = {
+    "its own code": ("open(__file__, 'a').write('#')", "os.path.getsize(__file__)"),
+    "bytecode": ("open(__cached__, 'ab').write(b'#')", "os.path.getsize(__cached__)"),
+    "a processor": ("os.sched_setaffinity(0, {0})", "len(os.sched_getaffinity(0))"),
+    "a mount": ("assert ctypes.CDLL(None).umount2(b'/tmp', 2) == 0", "os.stat('/tmp').st_mode"),
+    "the right to mount": ("assert ctypes.CDLL(None).unshare(0x20000) == 0", "0"),
+    "new users": ("assert ctypes.CDLL(None).unshare(0x10000000) == 0", "0"),
+    "a signal outside": ("os.kill(os.getppid(), 9) if os.getppid() else int('outside')", "0"),
+    "the machine's load": ("int(open('/proc/loadavg').read()[0])", "0"),
+    "the machine's memory": ("os.sysconf('SC_AVPHYS_PAGES') > 0 and open('/proc/meminfo')", "0"),
+    "the disk": ("os.statvfs('/')", "0"),
+    "a key": ("assert ctypes.CDLL(None).syscall(248, b'user', b'left', b'x', 1, -4) >= 0", "0"),
+    "the first process": ("open('/proc/2/status')", "0"),
+    "the network": ("socket.socket(socket.AF_INET)", "0"),
+}
+BEFORE = """
+import fcntl, resource
+
+def open_files():
+    return [fd for fd in range(64) if os.path.exists(f"/proc/self/fd/{fd}") and fd != 4]
+"""
+
+
+def ways_app(ways: dict[str, tuple[str, str]]) -> str:
+    """An app that leaves with a record "leave NAME", and looks with "look NAME"; its row is 1 more than it finds."""
+    lines = [
+        f"what, _, name = data.decode().partition(' ')\nfound = ({{name: w for name, w in {ways!r}.items()}})[name]"
+    ]
+    lines += ["if what == 'leave':", "    exec(found[0], {**globals(), **locals()})", "    return added(message, 1.0)"]
+    lines += ["seen = eval(found[1], {**globals(), **locals()})"]
+    lines += ["return added(message, 1.0 + (float(np.dot(seen, [1, 1000, 10][:len(seen)])) if isinstance(seen, tuple)"]
+    lines += ["    else float(seen)))"]
+    return app_of("\n".join(lines), BEFORE)
+
+
+def test_nothing_of_one_record_is_found_with_another(rooms: Rooms) -> None:
+    names = [name for name in WAYS for _ in range(3)]
+    records = [
+        f"{what} {name}".encode() for what, name in zip(("look", "leave", "look") * len(WAYS), names, strict=True)
+    ]
+    rows = rooms.rows(ways_app(WAYS), records).reshape(-1, 3)
+    assert {name: row[1] for name, row in zip(WAYS, rows, strict=True) if row[1] != 1.0} == {}  # all were left
+    assert {name: row for name, row in zip(WAYS, rows, strict=True) if row[0] != row[2]} == {}
+    assert (rows != 0.0).all()  # a row of zeros would be an app that failed
+
+
+def test_what_leads_out_of_a_room_does_not_work(rooms: Rooms) -> None:
+    rows = rooms.rows(ways_app(REFUSED), [f"leave {name}".encode() for name in REFUSED])
+    assert {name: row for name, row in zip(REFUSED, rows, strict=True) if row} == {}
+
+
+def test_the_ways_would_be_found_without_rooms(rooms: Rooms) -> None:
+    """Else the tests above would show nothing.  Where a machine allows no box, each record has only its own process."""
+    place = f"/tmp/left-{os.getpid()}"
+    ways = {"a file": (f"open({place!r}, 'w').close()", f"os.path.exists({place!r})"), "a global": WAYS["a global"]}
+    records = [f"{what} {name}".encode() for name in ways for what in ("look", "leave", "look")]
+    try:
+        assert rooms.rows(ways_app(ways), records, closed=False).tolist() == [1.0, 1.0, 2.0, 1.0, 1.0, 1.0]
+    finally:
+        Path(place).unlink(missing_ok=True)
+
+
+def test_each_record_has_the_same_time_whatever_the_others_take(rooms: Rooms) -> None:
+    body = "time.sleep(1000 if data == b'slow' else 0)\nreturn added(message, 1.0)"
+    begun = time.monotonic()
+    rows = rooms.rows(app_of(body), [b"slow", b"1", b"slow", b"2"], time_limit=16.0)
+    assert rows.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert time.monotonic() - begun < 16.0
+
+
+def test_too_many_records_for_the_time_are_refused_by_public_numbers_alone() -> None:
+    assert record_rooms.seconds_each(3600.0, 5000) == pytest.approx(0.648)
+    with pytest.raises(BoxError, match=r"60 seconds for 5000 records .* raise --time-limit to 298 or more"):
+        record_rooms.seconds_each(60.0, 5000)
+
+
+def test_a_server_hands_no_record_to_an_app(rooms: Rooms, kit: ModuleType, node: Any) -> None:
+    from flwr.app import ConfigRecord
+
+    body = "return added(message, 1.0 if record_in(message) else 0.5)"
+    bundle = node.app(f"{HEAD}\n@app.train()\ndef train(message, context):\n    {body}\n")
+    said: list[str] = []
+    message = kit.request()
+    message.content["pausefl-record"] = ConfigRecord({"data": b"x", "name": ""})
+    asked, _ = guard.app_request(message, node.context)
+    assert "pausefl-record" not in asked.content
+    assert not node.guard.answer(bundle.content, message, node.context).has_error() and not said
+
+
+def test_a_node_tries_a_room_before_it_starts_and_lets_no_app_read_data(rooms: Rooms, tmp_path: Path) -> None:
+    node = rooms.node([b"1", b"2"])
+    check(node.guard, ("--insecure",))
+    (tmp_path / "data").mkdir()
+    with pytest.raises(ConfigError, match=r"names the data in records.path.*; leave --data out"):
+        check(node.limited(data=(tmp_path / "data",)).guard, ("--insecure",))
+    with pytest.raises(ConfigError, match=r"no app can train on your records: 0 seconds for 2 records"):
+        check(node.limited(time_limit=0.1).guard, ("--insecure",))
+
+
+def test_a_room_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Box, "_command", lambda *_: [sys.executable, "-c", "print('no room', flush=True)"])
+    with pytest.raises(BoxError, match=r"no room; .*has ended"):
+        record_rooms.check_rooms(Box())
+
+
+def test_data_of_an_owner_that_is_gone_is_a_training_that_failed(rooms: Rooms, kit: ModuleType) -> None:
+    node = rooms.node([b"1"])
+    bundle = node.app(app_of("return added(message, 1.0)"))
+    node.folder.with_suffix(".txt").unlink()
+    reply = node.ask(bundle.content)
+    assert not reply.has_error() and node.charges == 1 and "rows" not in rooms.seen
+    assert SENTENCES["failed"]  # the server gets noise, like for any other failure
+
+
+SCRIPT = """
+import os, sys
+source, out = sys.argv[1], []
+box = {"__name__": "box"}
+exec(source, box)
+own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+for _ in range(2):
+    box["next_fork_enters_new_processes"](own)
+    child = os.fork()
+    if not child:
+        box["enter_room"](None)
+        seen = sorted(filter(str.isdigit, os.listdir("/proc"))), os.listdir("/tmp"), os.getuid()
+        rights = [l.split()[1] for l in open("/proc/self/status") if l.startswith("Cap")]
+        open("/tmp/left", "w").close()
+        print(seen, set(rights), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@ROOT_ONLY
+def test_a_user_without_rights_can_make_rooms() -> None:
+    python = Path("/usr/bin/python3")
+    if not python.exists():
+        pytest.skip("no system Python")
+    source = Path(enter_box.__file__).read_text()
+    shown = {path: os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64") if Path(path).exists()}
+    plan = {"parent": os.getpid(), "shown": shown, "command": [str(python), "-c", SCRIPT, source], "user": None}
+    plan |= {"memory": None, "blind": False, "spare_one": False, "rooms": True}
+    found = subprocess.run(
+        [python, "-I", "-S", "-c", source, json.dumps(plan)],
+        user="nobody", group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",
+    )  # fmt: skip
+    assert found.stdout == "(['1'], [], 65534) {'0000000000000000'}\n" * 2, found.stderr
+
+
+def test_a_box_with_rooms_shows_no_data(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must stay hidden"):
+        replace(Box(rooms=True), hidden=(Path(sys.prefix) / "records.csv",))
