@@ -194,7 +194,7 @@ REFUSED = {
     "new users": ("assert ctypes.CDLL(None).unshare(0x10000000) == 0", "0"),
     "a signal outside": ("os.kill(os.getppid(), 9) if os.getppid() else int('outside')", "0"),
     "the machine's load": ("int(open('/proc/loadavg').read()[0])", "0"),
-    "the machine's memory": ("os.sysconf('SC_AVPHYS_PAGES') > 0 and open('/proc/meminfo')", "0"),
+    "the machine's memory": ("open('/proc/meminfo')", "0"),
     "the disk": ("os.statvfs('/')", "0"),
     "a key": ("assert ctypes.CDLL(None).syscall(248, b'user', b'left', b'x', 1, -4) >= 0", "0"),
     "the first process": ("open('/proc/2/status')", "0"),
