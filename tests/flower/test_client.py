@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, Record
 from flwr.clientapp import ClientApp
 
 from pausefl.errors import ConfigError
-from pausefl.flower import PrivateUpdate
+from pausefl.flower import PrivateUpdate, record_in
 from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Note, Refusal
 from pausefl.flower.simulation import simulated
@@ -519,7 +519,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from pausefl.errors import ConfigError
-from pausefl.flower import PrivateUpdate
+from pausefl.flower import PrivateUpdate, record_in
 from pausefl.flower.client import find_owner
 from pausefl.flower.protocol import Refusal
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -618,3 +618,37 @@ def test_an_interrupt_after_the_charge_is_a_refusal_like_any_other_fault(client,
 
     monkeypatch.setattr("pausefl.flower.client.record_of", interrupted)
     assert (why(client.ask()), client.charges) == ("failed", 1)
+
+
+RECORDS = '[mechanism]\nkind = "gaussian"\nl2 = 50.0\ndelta = 1e-6\nunit = "record"\n[records]\npath = "data.csv"\n'
+
+
+def test_the_app_gets_one_record_at_a_time_where_pausefl_cuts_the_data(client, tools):
+    """On Flower's own SuperNode and in simulations: the same calls as in the rooms of a node, in the app's process."""
+    (client.folder / "data.csv").write_bytes(b"1\n2\nbad\n30\n")
+    client.write(with_mechanism(tools, RECORDS).replace("budget = 8.0", "budget = 9e5"))
+    got = []
+
+    def app(msg, context):
+        context.state["seen"] = ConfigRecord({"x": 1})
+        record = record_in(msg)
+        got.append((record.data, record.name, len(msg.content.config_records)))
+        added = {name: np.full_like(array, float(record.data)) for name, array in tools.model().items()}
+        return Message(RecordDict({"arrays": tools.record(added)}), reply_to=msg)
+
+    client.app = app
+    reply = client.ask()
+    assert [data for data, _, _ in got] == [b"1", b"2", b"bad", b"30"] and {name for _, name, _ in got} == {""}
+    update = np.concatenate([(array - tools.model()[name]).ravel() for name, array in arrays(reply).items()])
+    clipped = 1 + 2 + 50.0 / math.sqrt(update.size)  # of 15 numbers: 30 each is longer than the clip
+    assert update.mean() == pytest.approx(clipped / 17, abs=0.1)
+    assert dict(reply.content.metric_records["metrics"]) == {"num-examples": 17}
+    assert client.charges == 1
+
+
+def test_more_records_than_the_owners_file_says_are_a_training_that_failed(client, tools):
+    (client.folder / "data.csv").write_bytes(b"1\n" * 18)
+    client.write(with_mechanism(tools, RECORDS).replace("budget = 8.0", "budget = 9e5"))
+    reply = client.ask()
+    assert not client.seen and client.charges == 1
+    assert max(float(np.abs(array - tools.model()[name]).max()) for name, array in arrays(reply).items()) < 1.0

@@ -154,7 +154,7 @@ def test_a_folder_in_which_others_may_write_is_refused_before_anything_is_made(t
         ({"name": " "}, "no blanks at its ends"), ({"name": "clinic "}, "write 'clinic'"),
         ({"name": "clinic\N{SUPERSCRIPT SEVEN}"}, "write 'clinic7'"), ({"budget": 0.0}, "8 a weak one"),
         ({"budget": 1e-9, "releases": 4}, "raise the budget, or make fewer releases"),
-        ({"unit": "record"}, "pass --records N"), ({"unit": "patient"}, "'update' or 'record'"),
+        ({"unit": "record"}, "pass --records-from PATH"), ({"unit": "patient"}, "'update' or 'record'"),
         ({"unit": "update", "records": 7}, "records is 7, but must be left out"), ({"records": 0}, "examples"),
         ({"delta": 1e-6}, "delta is 1e-06, but must be left out"), ({"records": 7, "delta": 0.5}, "delta"),
         ({"records": 7, "delta": 0.01}, "delta is 0.01, but must be at most 0.001"),
@@ -208,16 +208,21 @@ def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str,
     assert said in warning
 
 
+def lines(folder: Path) -> Path:
+    """A file with one record: pausefl can cut it, and the owner may have up to any number of them."""
+    (folder / "patients.csv").write_text("71,0.5\n")
+    return folder / "patients.csv"
+
+
 def test_an_app_that_is_trusted_to_clip_is_warned_about(tmp_path: Path) -> None:
     init_owner(tmp_path, "clinic", records=479)
-    assert check_owner(tmp_path / "owner.toml").warnings == ()
     [warning] = check_owner(edited(tmp_path / "owner.toml", "[mechanism]", '[mechanism]\nclipped_by = "app"')).warnings
     assert "which the gate cannot check; attack the app with 'pausefl audit" in warning
 
 
 def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     init_owner(tmp_path / "whole", "whole")
-    init_owner(tmp_path / "records", "records", records=479)
+    init_owner(tmp_path / "records", "records", records=479, records_from=lines(tmp_path))
     assert (
         "  protected: the whole update, any two inputs\n"
         in called(capsys, "owner", "check", tmp_path / "whole/owner.toml")[1]
@@ -250,15 +255,19 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
 def test_terms_for_records_that_promise_nothing_are_warned_about(
     tmp_path: Path, records: int, terms: dict[str, Any], said: str
 ) -> None:
-    init_owner(tmp_path, "clinic", records=records, **terms)
+    init_owner(tmp_path, "clinic", records=records, records_from=lines(tmp_path), **terms)
     [warning] = check_owner(tmp_path / "owner.toml").warnings
     assert said in warning
 
 
 def test_the_budget_is_told_as_odds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, terms, odds in (
-        ("one", {"records": 479}, "about any one record can become 73 % at most (apart from delta)"),
-        ("four", {"records": 479, "budget": 4.0}, "98 % at most"),
+        (
+            "one",
+            {"records_from": lines(tmp_path), "records": 479},
+            "about any one record can become 73 % at most (apart from delta)",
+        ),
+        ("four", {"records_from": lines(tmp_path), "records": 479, "budget": 4.0}, "98 % at most"),
         ("whole", {}, "about your data can become near certainty\n"),
     ):
         init_owner(tmp_path / name, name, **terms)
@@ -651,3 +660,27 @@ def test_one_file_serves_all_clients_of_a_simulation(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
         init_simulation(tmp_path / "file" / "below")
+
+
+def test_records_are_counted_and_stand_in_the_file(tmp_path: Path) -> None:
+    data = tmp_path / "patients.csv"
+    data.write_text("1\n2\n3\n")
+    made = init_owner(tmp_path / "owner", "clinic", records_from=data)
+    assert (made.records, made.examples, made.rows) == (data, 3, True)
+    found = check_owner(tmp_path / "owner" / "owner.toml")
+    assert (found.records, found.warnings) == (f"3 in {data}, handed to the app one at a time", ())
+    more = init_owner(tmp_path / "more", "other", records_from=data, records=10)
+    assert (more.records, more.examples) == (data, 10)
+    data.write_text("1\n" * 11)
+    with pytest.raises(ConfigError, match=r"has 11 records, but must have 1 to 10, as replies.examples says"):
+        check_owner(tmp_path / "more" / "owner.toml")
+    for wrong, why in (({"records": 5}, "has 11 records, but must have 1 to 5"), ({"unit": "update"}, "left out")):
+        with pytest.raises(PauseError, match=why):
+            init_owner(tmp_path / "wrong", "third", records_from=data, **wrong)  # type: ignore[arg-type]
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_an_app_that_cuts_the_data_itself_is_warned_of(tmp_path: Path) -> None:
+    init_owner(tmp_path, "clinic", records=50)
+    [warning] = check_owner(tmp_path / "owner.toml").warnings
+    assert warning.startswith("the app cuts the data into records by itself") and "[records]" in warning

@@ -531,6 +531,8 @@ OPTIONS = (
            lambda *both: [owned(s).mechanism.guarantee.unit for s in both] == ["update", "record"]),
     Option("owner init", "records", ("a --name x --records 7", "a --name x --records 8"),
            lambda *both: [owned(s).examples for s in both] == [7, 8]),
+    Option("owner init", "records_from", ("a --name x --records-from @one", "a --name x --records-from @two"),
+           lambda *both: [owned(s).records.name for s in both] == ["one", "two"] and owned(both[0]).examples > 0),
     Option("owner init", "delta", ("a --name x --records 7", "a --name x --records 7 --delta 1e-7"),
            lambda *both: [owned(s).mechanism for s in both]
            == [Gaussian(1.0, 1e-6, "record"), Gaussian(1.0, 1e-7, "record")]),

@@ -433,6 +433,11 @@ LINES = (
                f'kind = "gaussian"\nl2 = 9\ndelta = 1e-6\nunit = "record"\nclipped_by = "{who}"\n'
                for who in ("gate", "app")),
          lambda a, b: float(np.abs(weights(a.reply)).max()) < 1.0 < float(weights(b.reply).min())),
+    Line("records",  # the lines of the file itself; without it the app would have to return rows, and fails
+         tuple(f'name = "a"\n[schedule]\nkind = "fixed-horizon"\nbudget = 4e6\nreleases = 8\n[mechanism]\n'
+               f'kind = "gaussian"\nl2 = 9\ndelta = 1e-6\nunit = "record"\n[replies]\nexamples = 20\n{data}'
+               for data in ("", '[records]\npath = "owner.toml"\n')),
+         lambda a, b: float(np.abs(weights(a.reply)).max()) < 0.1 < float(weights(b.reply).min())),
     Line("mechanism.privunit.l2", noised('kind = "privunit"\nl2 = 2', 'kind = "privunit"\nl2 = 3'),
          in_mechanism(PrivUnit(2.0), PrivUnit(3.0))),
     Line("mechanism.privunit.norm", noised(*(f'kind = "privunit"\nl2 = 2\nnorm = "{n}"' for n in ("fixed", "private"))),

@@ -257,8 +257,9 @@ def test_each_record_has_the_same_time_whatever_the_others_take(rooms: Rooms) ->
 
 def test_too_many_records_for_the_time_are_refused_by_public_numbers_alone() -> None:
     assert record_rooms.seconds_each(3600.0, 5000) == pytest.approx(0.648)
-    with pytest.raises(BoxError, match=r"60 seconds for 5000 records .* raise --time-limit to 298 or more"):
-        record_rooms.seconds_each(60.0, 5000)
+    record_rooms.check_time(298.0, 5000)
+    with pytest.raises(BoxError, match=r"60 seconds leaves 0.007 for each of 5000 .* raise --time-limit to 298"):
+        record_rooms.check_time(60.0, 5000)
 
 
 def test_a_server_hands_no_record_to_an_app(rooms: Rooms, kit: ModuleType, node: Any) -> None:
@@ -280,7 +281,7 @@ def test_a_node_tries_a_room_before_it_starts_and_lets_no_app_read_data(rooms: R
     (tmp_path / "data").mkdir()
     with pytest.raises(ConfigError, match=r"names the data in records.path.*; leave --data out"):
         check(node.limited(data=(tmp_path / "data",)).guard, ("--insecure",))
-    with pytest.raises(ConfigError, match=r"no app can train on your records: 0 seconds for 2 records"):
+    with pytest.raises(ConfigError, match=r"no app can train on your records: a time limit of 0.1 seconds"):
         check(node.limited(time_limit=0.1).guard, ("--insecure",))
 
 

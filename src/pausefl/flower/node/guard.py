@@ -127,7 +127,8 @@ class Guard:
         ) -> dict[str, Tensor]:
             nonlocal ran
             ran = True
-            box = replace(self.box, spare_one=self.answer_after > 0.0)
+            box = replace(self.box, data=(), spare_one=self.answer_after > 0.0)
+            box.check_folders()
             return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun))
 
         context.node_config[NODE_KEY] = str(self.owner)

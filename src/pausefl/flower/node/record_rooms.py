@@ -8,6 +8,7 @@ which runs no code of the app and never reads a record, starts a process for eac
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import socket
 import struct
@@ -66,15 +67,19 @@ def rows_from_rooms(
 
 
 def seconds_each(seconds: float, records: int) -> float:
-    """Return how long the app may take for one record, by public numbers alone; refuse what is too short."""
-    each = (1.0 - _BESIDE) * seconds / records
+    """Return how long the app may take for one record, by public numbers alone."""
+    return (1.0 - _BESIDE) * seconds / records
+
+
+def check_time(limit: float, records: int) -> None:
+    """Refuse a time limit that leaves too little for each record, after all packages were loaded."""
+    each = seconds_each(limit - _PATIENCE, records)
     if each < LEAST_SECONDS:
-        least = LEAST_SECONDS * records / (1.0 - _BESIDE)
+        least = math.ceil(LEAST_SECONDS * records / (1.0 - _BESIDE) + _PATIENCE)
         raise BoxError(
-            f"{seconds:.0f} seconds for {records} records are {each:.3f} for each, but must be at least "
-            f"{LEAST_SECONDS:g}; raise --time-limit to {least + _PATIENCE:.0f} or more"
+            f"a time limit of {limit:g} seconds leaves {max(0.0, each):.3f} for each of {records} records, but must "
+            f"leave at least {LEAST_SECONDS:g}; raise --time-limit to {least} or more"
         )
-    return each
 
 
 def check_rooms(box: Box) -> None:

@@ -20,7 +20,7 @@ from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
 from pausefl.flower.node.noise_time import NoiseTime
-from pausefl.flower.node.record_rooms import check_rooms, seconds_each
+from pausefl.flower.node.record_rooms import check_rooms, check_time
 from pausefl.flower.node.shared_limits import check_shared_limits
 from pausefl.flower.node.supernode import check_options
 from pausefl.owner.made_ledgers import other_ledgers_warning
@@ -107,7 +107,7 @@ def _check_records(box: Box, examples: int) -> None:
             "leave --data out"
         )
     try:
-        seconds_each(box.time_limit, examples)
+        check_time(box.time_limit, examples)
         if box.closed:
             check_rooms(box)
     except BoxError as error:
