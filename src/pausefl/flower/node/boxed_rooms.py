@@ -87,10 +87,10 @@ def _room(
         ended, _, _ = select.select([over], [], [], struct.unpack("!d", told)[0])
         if not ended:
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)  # with the first process of a room all others are gone
+        _, status = os.waitpid(child, 0)
     finally:
         os.close(over)
-        if own is None:
+        if own is None:  # without a box, it may have started others
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
     return bool(ended) and status == 0
@@ -174,6 +174,7 @@ def _installed_modules(bundle: Bundle) -> Iterator[str]:
 
 def _probe(record: DataRecord) -> bytes:
     """Look whether this is a room."""
-    seen = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
-    left = [path for folder in enter_box.WRITABLE for path in Path(folder).iterdir()]
-    return b"1" if seen == ["1"] and not left else b"0"
+    seen = [path for folder in (*enter_box.WRITABLE, "/proc") for path in Path(folder).iterdir()]
+    with suppress(PermissionError):
+        seen += map(Path, map(str, os.pipe()))
+    return b"1" if os.getpid() == 1 and not seen else b"0"

@@ -9,8 +9,8 @@ Three processes: the first makes the namespaces, the second is their init, build
 rights, the third is the command.  When one of the first two dies, all processes in the box die with it.
 
 A box with rooms: the command keeps the one right to make namespaces and to mount.  For each record it starts a process
-that calls :func:`enter_room` before it runs any code of the app.  A room is a blind box inside the box, with processes
-and writable folders of its own, and it is gone when its first process ends.
+that calls :func:`enter_room` before it runs any code of the app.  A room is a blind box inside the box for one process,
+with folders of its own, and it is gone when that process ends.
 
 Reference: user_namespaces(7), mount_namespaces(7), pivot_root(2), capabilities(7), seccomp(2).
 """
@@ -41,7 +41,7 @@ _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2,
 _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
 _DEATH_SIGNAL, _DUMPABLE, _KEEP_RIGHTS, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 8, 24, 38, 22, 47
 _MOUNTING, _DROPPING = 21, 8  # capabilities: CAP_SYS_ADMIN and CAP_SETPCAP
-_NEW_PIDS, _NEW_MOUNTS, _NEW_IPC = 0x20000000, 0x00020000, 0x08000000
+_NEW_PIDS, _NEW_MOUNTS, _THREAD = 0x20000000, 0x00020000, 0x00010000
 WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - the box's, not the machine's
 CODE = "/pausefl-app"
 """Where the code of an app lies in a box with rooms."""
@@ -61,7 +61,9 @@ _SIGNALS = 1024
 # epoll, inotify, fanotify, message queues and io_setup.  An app that uses a count up would end the node outside.
 # Unknown are also those that drop files from the machine's cache, or tell which are in it: mincore, fadvise64, preadv2
 # and pwritev2 (the C library then takes preadv and pwritev), process_madvise, cachestat, and two advices of madvise.
-# By them an app could leave a message for another one, or make the next task start late.
+# By them an app could leave a message for another one, or make the next task start late.  In a room, shared are those
+# that make processes (fork, vfork), pipes, memory, semaphores and queues of System V, signalfd, timerfd, eventfd,
+# memfd_create, memfd_secret and pidfd_open.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
@@ -69,6 +71,7 @@ _CALLS = {
         "ioctl": 16, "set_processors": 203, "madvise": 28,
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
         "cache": (27, 221, 327, 328, 440, 451),
+        "shared": (22, 29, 57, 58, 64, 68, 282, 283, 284, 289, 290, 293, 319, 434, 447),
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
@@ -76,6 +79,7 @@ _CALLS = {
         "ioctl": 29, "set_processors": 122, "madvise": 233,
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
         "cache": (223, 232, 286, 287, 440, 451),
+        "shared": (19, 59, 74, 85, 186, 190, 194, 279, 434, 447),
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3, _COLD, _PAGE_OUT = 442, 435, 20, 21  # on every machine
@@ -114,7 +118,7 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     _run(lambda: _as_command(plan["command"]))
 
 
-def _close_in(memory: int | None, *, blind: bool, bound: bool) -> None:
+def _close_in(memory: int | None, *, blind: bool, bound: bool, alone: bool = False) -> None:
     """Set the limits of this process and of all that it starts, and refuse the calls that lead out."""
     _limit(resource.RLIMIT_CORE, 1)  # none, and not 0: the kernel would still hand a dump to a program of the machine
     _limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
@@ -122,7 +126,7 @@ def _close_in(memory: int | None, *, blind: bool, bound: bool) -> None:
     if memory:
         _limit(resource.RLIMIT_AS, memory)
     _call("prctl", _DUMPABLE, 0)
-    _filter_calls(blind=blind, bound=bound)
+    _filter_calls(blind=blind, bound=bound, alone=alone)
 
 
 def next_fork_enters_new_processes(own: int) -> None:
@@ -134,18 +138,17 @@ def next_fork_enters_new_processes(own: int) -> None:
 def enter_room(memory: int | None) -> None:
     """Enter a new room, give up the last rights, and refuse the calls that lead out.
 
-    Law: nothing that this process does afterwards can be found by the first process of another room: no file, no shared
-    memory, no process and none of their numbers.  Of /proc there is only the room's own processes.
+    Law: nothing that this process does afterwards can be found by the first process of another room: no file, no
+    process, no number that counts them.  In a room is one process, with threads, and its own folders to write to.
     """
-    _call("unshare", _NEW_MOUNTS | _NEW_IPC)
+    _write("/proc/self/oom_score_adj", "1000")
+    _call("unshare", _NEW_MOUNTS)
     for place in WRITABLE:
         _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _size_of_folders(memory))
     _restrict(CODE, _READ_ONLY)
-    _mount("proc", "/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC, "subset=pid")
-    _write("/proc/self/oom_score_adj", "1000")
-    _restrict("/proc", _READ_ONLY)
+    _call("umount2", b"/proc", _DETACH)
     _give_up_rights(None)
-    _close_in(memory, blind=True, bound=True)
+    _close_in(memory, blind=True, bound=True, alone=True)
 
 
 def _as_command(command: list[str]) -> NoReturn:
@@ -209,7 +212,7 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
 
     The folders that can be written to lie in memory: together they hold ``memory`` bytes, or half of the machine's.
     ``own``: the user namespace is the box's own, so its limits may be changed.  ``blind``: of /proc only the processes.
-    ``rooms``: one folder more, for code that all rooms read; and /proc stays whole, or no room could have its own.
+    ``rooms``: one folder more, for code that all rooms read.  Its /proc is for our own command, and in no room.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
     base = Path("/tmp")  # noqa: S108 - covered in the box's own list of mounts only
@@ -242,7 +245,8 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
         _cover_processor_counters()
     if blind:
         _cover_counters()
-    _restrict("/new/proc", _READ_ONLY)
+    if not rooms:
+        _restrict("/new/proc", _READ_ONLY)
     Path("/new/old").mkdir()
     _call("pivot_root", b"/new", b"/new/old")
     os.chdir("/")
@@ -307,13 +311,14 @@ def _give_up_rights(user: Sequence[int] | None, kept: Sequence[int] = ()) -> Non
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
-def _filter_calls(*, blind: bool, bound: bool) -> None:
+def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
     """Refuse calls that lead out of the box, whatever is in its folders.
 
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
     or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
     and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
-    the processors that it has.
+    the processors that it has.  ``alone``: refuse new processes, and all that processes have in common or that the
+    kernel numbers for the whole machine: pipes, sockets, memory and events with a number.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
@@ -348,6 +353,9 @@ def _filter_calls(*, blind: bool, bound: bool) -> None:
         rules |= {calls["ioctl"]: terminal, **{number: [refuse] for number in calls["counters"]}}
     if bound:
         rules[calls["set_processors"]] = [refuse]
+    if alone:
+        rules |= {number: [refuse] for number in (*calls["shared"], calls["socket"], calls["socketpair"])}
+        rules[calls["clone"]] = [word[0], (any_bit, 0, 1, _THREAD), allow, refuse]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():

@@ -129,7 +129,8 @@ class Guard:
             ran = True
             box = replace(self.box, data=(), spare_one=self.answer_after > 0.0)
             box.check_folders()
-            return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun))
+            paced = self.answer_after > 0.0
+            return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun), paced=paced)
 
         context.node_config[NODE_KEY] = str(self.owner)
         return _HeldUpdate(lambda: self._hold(begun), rows)(message, context, app), ran

@@ -43,19 +43,23 @@ _MOST_WORDS = 4096
 
 def rows_from_rooms(
     box: Box, bundle: bytes, message: Message, context: Context, model: Mapping[str, Tensor], records: DataRecords,
-    *, end: float,
+    *, end: float, paced: bool = False,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return a row for each record: what the app adds to the model for it; zeros where the app fails.
 
-    Law: each record has the same time, whatever the others take, and all of them together end before ``end``.
+    Law: each record has the same time, whatever the others take, and all of them together end before ``end``.  If they
+    are ``paced``, a record also begins at its own time, whatever the others take: an app could ask a clock.
     """
     asked, given = app_request(message, context)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     rows, failed, lines = empty_rows(model, len(records)), 0, Lines(lambda line: log(INFO, "app says: %s", line))
     end = min(end, time.monotonic() + box.time_limit)
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
-        seconds = seconds_each(end - time.monotonic(), len(records))
+        begun = time.monotonic()
+        seconds = seconds_each(end - begun, len(records))
         for number, record in enumerate(records):
+            if paced:
+                time.sleep(max(0.0, begun + number * (end - begun) / len(records) - time.monotonic()))
             row = None if record is None else _row(channel, record, size_of(model), seconds, lines.take)
             if row is None:
                 failed += 1
