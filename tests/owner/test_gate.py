@@ -357,6 +357,17 @@ def test_a_retired_ledger_sends_nothing_again(owner):
 
 
 @pytest.mark.parametrize("keep", [0, 2])
+def test_a_training_whose_folder_is_moved_and_retired_there_sends_nothing(owner, keep):
+    owner = replace(owner, keep=keep)
+
+    def train():
+        owner.ledger.parent.rename(owner.ledger.parent.with_name("moved"))
+        return Training()()
+
+    assert refused(owner, train).reason == "failed"
+
+
+@pytest.mark.parametrize("keep", [0, 2])
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_training_that_goes_on_while_its_ledger_is_retired_sends_nothing(owner, keep, fails):
     owner = replace(owner, keep=keep)

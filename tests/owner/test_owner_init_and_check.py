@@ -611,8 +611,9 @@ def test_folders_in_which_others_may_write_are_refused_by_gate_and_check(tmp_pat
 
 def test_the_file_on_the_owner_s_page_is_the_one_that_is_made(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "owner-reference.md").read_text()
-    made = init_owner(tmp_path, "clinic-7", records=5000)
+    made = init_owner(tmp_path, "clinic-7", records=5000, records_from=lines(tmp_path))
     text = (tmp_path / "owner.toml").read_text().replace(made.ledger_id, "c0b28301716c6a1912909f190ad4831b")
+    text = text.replace(str(tmp_path / "patients.csv"), "/srv/records/patients.csv")
     assert f"```toml\n{text}```\n" in page
 
 

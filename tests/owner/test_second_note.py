@@ -401,3 +401,14 @@ def test_a_note_left_behind_that_cannot_be_made_void_is_named(tmp_path: Path, mo
     restore_ledger(path, None, 0)
     void = noted_heads._read(left)
     assert void is not None and void.is_void
+
+
+def test_a_new_ledger_is_refused_if_its_second_note_is_lost(shared: Path) -> None:
+    """It may be one that was left behind: its folder was moved, made releases in its new place, and then lost."""
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    shutil.rmtree(shared / "state")
+    (shared / "state").mkdir(mode=0o700)
+    with pytest.raises(Refused, match=r"has 0 rows, but no head is noted in .*, so it may be an older copy"):
+        release(file, 1)
+    restore_ledger(file.with_name("ledger.db"), None, 0)
+    assert release(file, 1).releases == 1

@@ -125,13 +125,12 @@ class Gate:
             model = {name: np.array(tensor) for name, tensor in model.items()}
             asked = digest(model)
             dimension = sum(model[name].size for name in layers.released())
+            size = sum(tensor.size for tensor in model.values())  # with those that stay here
         # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
             unchanged = self._unchanged(model, layers)
-            taken = _touched(
-                _TAKEN_EACH * dimension + _TAKEN_TENSOR * len(model) + more_memory + self._rows_size(model)
-            )
+            taken = _touched(_TAKEN_EACH * size + _TAKEN_TENSOR * len(model) + more_memory + self._rows_size(model))
             spare = _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)

@@ -147,7 +147,7 @@ class Place:
 
         Refuse it if the subject was retired while training went on: then it must not leave, whether or not it is kept.
         """
-        if is_retired(self._folder, self._asked[0]):
+        if is_retired(self._folder, self._asked[0]) or not self._folder.exists():  # it may be retired in a new place
             raise ConfigError(f"{self._asked[0]!r} was retired while training went on, so nothing is sent")
         if self._room is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,8 @@ def check_newest(ledger: SqliteLedger) -> None:
                 f"ledger {path} has {ledger.head.rows} rows, but the note in {place} counts {witness.rows}; a note "
                 f"is never more than one row behind, so it is an older copy; {again}"
             )
-    elif ledger.head.rows:
+    elif ledger.head.rows or str(noted.place) == os.path.realpath(place):
+        # Without rows and with another place, it may be new, and handed over to this user with chown.
         raise ConfigError(
             f"ledger {path} has {ledger.head.rows} rows, but no head is noted in {place}, so it may be an older copy; "
             f"run this as the node's user; if the second note is lost, {again}"

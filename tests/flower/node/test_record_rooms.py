@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.node import enter_box, guard, record_rooms
 from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.start import check
+from pausefl.owner.data_records import DataRecords
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import SENTENCES
 from pausefl.privacy.mechanisms.record_sum import clipped_sum
@@ -273,6 +275,22 @@ def test_each_record_has_the_same_time_whatever_the_others_take(rooms: Rooms) ->
     rows = rooms.rows(app_of(body), [b"slow", b"1", b"slow", b"2"], time_limit=16.0)
     assert rows.tolist() == [0.0, 1.0, 0.0, 1.0]
     assert time.monotonic() - begun < 16.0
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_a_clock_tells_nothing_of_other_records_if_they_are_paced(rooms: Rooms, tmp_path: Path, paced: bool) -> None:
+    """As with --answer-after.  Without it a clock does tell: a record can make all later ones begin later."""
+    body = "now = time.time()\ntime.sleep(1.5 if data == b'slow' else 0)\n"
+    body += "return added(message, now - message.metadata.created_at)"
+    (tmp_path / "data").write_bytes(b"slow\n1\n2\n")
+    node = rooms.node([b"1"])
+    bundle, box = node.app(app_of(body)).content, replace(node.guard.box, time_limit=9.0)
+    with DataRecords(tmp_path / "data") as records:
+        rows = record_rooms.rows_from_rooms(
+            box, bundle, rooms.kit.request(), node.context, rooms.kit.model(), records, end=math.inf, paced=paced
+        )
+    after_slow, after_fast = np.diff(rows["b"][:, 0])
+    assert (after_slow - after_fast < 0.7) if paced else (after_slow - after_fast > 1.0)
 
 
 def test_too_many_records_for_the_time_are_refused_by_public_numbers_alone() -> None:
