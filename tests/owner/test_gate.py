@@ -361,7 +361,7 @@ def test_a_training_whose_folder_is_moved_and_retired_there_sends_nothing(owner,
     owner = replace(owner, keep=keep)
 
     def train():
-        owner.ledger.parent.rename(owner.ledger.parent.with_name("moved"))
+        owner.ledger.parent.rename(owner.ledger.parent.with_name(f"{owner.ledger.parent.name}-moved-{keep}"))
         return Training()()
 
     assert refused(owner, train).reason == "failed"
