@@ -81,9 +81,9 @@ def until(true: Callable[[], bool], what: str) -> None:
 class Site:
     """A SuperLink, and one owner's node on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **terms: Any) -> None:
         self.link = DEPLOY.Deployment(folder / "deployment", 0)
-        self.owner = KIT.make_owner(folder / "owner")
+        self.owner = KIT.make_owner(folder / "owner", **terms)
         self.folder = folder
 
     def start_node(self) -> None:
@@ -133,15 +133,20 @@ class Site:
         return len(SqliteLedger(self.owner.with_name("ledger.db")).charges("clinic"))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(params=["whole update"])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     KIT.need_namespaces()
+    terms: dict[str, Any] = {}
+    if request.param == "records":
+        data = tmp_path_factory.mktemp("data") / "patients.csv"
+        data.write_text("".join(f"{number}\n" for number in (1, 2, "bad", 4)))
+        terms = {"records_from": data, "budget": 9e5, "releases": 1, "clip": 1e3}
     shared = tmp_path_factory.getbasetemp()
     place = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     with place.joinpath("flower.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)  # never two deployments at a time
         patch.setenv("PYTHONPATH", str(Path(pausefl.__file__).parents[1]))
-        made = Site(tmp_path_factory.mktemp("site"))
+        made = Site(tmp_path_factory.mktemp("site"), **terms)
         with made.link, socket.create_server(("127.0.0.1", 0)) as proxy:
             made.link.env["http_proxy"] = f"http://127.0.0.1:{proxy.getsockname()[1]}"
             made.start_node()
@@ -208,3 +213,23 @@ def test_the_node_runs_what_was_reviewed_and_nothing_else_gets_out(site: Site) -
 
     site.link._running["node"].send_signal(signal.SIGTERM)
     assert site.link._running["node"].wait(timeout=patience(40)) == 143
+
+
+ONE_RECORD = """
+@app.train()
+def train(message, context):
+    one = float(record_in(message).data)
+    row = {name: Array(np.full_like(array.numpy(), one)) for name, array in message.content["arrays"].items()}
+    return answer(message, ArrayRecord(row))
+"""
+
+
+@pytest.mark.thorough  # siblings without a deployment: tests/flower/node/test_record_rooms.py
+@pytest.mark.parametrize("site", ["records"], indirect=True)
+def test_the_node_hands_over_one_record_at_a_time(site: Site) -> None:
+    app = site.app("each", f"from pausefl.flower import record_in\n{KIT.HEAD}{ONE_RECORD}", reviewed=True)
+    told = site.run(app)
+    assert told["error"] is None and site.charges == 1
+    assert told["numbers"]["metrics"] == {"num-examples": 4}
+    assert np.mean(told["update"]) == pytest.approx((1 + 2 + 0 + 4) / 4, abs=0.3)
+    assert "the app failed for 1 of 4 records; they count as zeros" in site.link.log("node")

@@ -156,15 +156,24 @@ class PrivateUpdate:
         self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context
     ) -> dict[str, Tensor]:  # fmt: skip
         """Let the app train on each record by itself, and return a row for each; zeros where it fails."""
-        rows = empty_rows(model, len(records))
+        rows, failed = empty_rows(model, len(records)), 0
         for number, record in enumerate(records):
             try:
-                if record is not None:
-                    asked = with_record(msg, record)
-                    put_row(rows, number, arrays_in(_asked(app, asked, replace(context, state=RecordDict())))[1])
-            except Exception as error:
-                log(DEBUG, "pausefl: the app failed for a record, which counts as zeros", exc_info=error)
+                if record is None:
+                    raise ValueError("the record is too long, or cannot be read")
+                asked = with_record(msg, record)
+                put_row(rows, number, arrays_in(_asked(app, asked, replace(context, state=RecordDict())))[1])
+            except BaseException as error:  # also an exit: no single record may end the training
+                failed += 1
+                log(DEBUG, "pausefl: the app failed for a record", exc_info=error)
+        tell_failed(failed, len(records))
         return rows
+
+
+def tell_failed(failed: int, records: int) -> None:
+    """Log for how many records an app has failed, if there are any."""
+    if failed:
+        log(WARNING, "pausefl: the app failed for %d of %d records; they count as zeros", failed, records)
 
 
 def _tell(why: Refused) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import indent
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,8 +145,8 @@ def state_of(node: Node) -> RecordDict:
     return recorddict_from_proto(RecordBytes.FromString(kept))
 
 
-def make_owner(folder: Path) -> Path:
-    init_owner(folder, "clinic")
+def make_owner(folder: Path, **terms: Any) -> Path:
+    init_owner(folder, "clinic", **terms)
     return folder / "owner.toml"
 
 

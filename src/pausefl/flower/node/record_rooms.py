@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from logging import INFO, WARNING
+from logging import INFO
 
 from flwr.app import Context, Message
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
+from pausefl.flower.client import tell_failed
 from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, Lines, pack
@@ -65,8 +66,7 @@ def rows_from_rooms(
                 failed += 1
             else:
                 put_row(rows, number, from_bytes(model, row))
-    if failed:
-        log(WARNING, "pausefl: the app failed for %d of %d records; they count as zeros", failed, len(records))
+    tell_failed(failed, len(records))
     return rows
 
 
