@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-PARTS = ("selection", "clock_only", "scaling", "complexity", "privacy", "training", "runs", "report", "flower")
+PARTS = ("selection", "clock_only", "scaling", "complexity", "privacy", "training", "runs", "report", "flower", "rooms")
 
 
 def main() -> None:
