@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
 from pausefl.owner import data_records
-from pausefl.owner.data_records import DataRecord, DataRecords, count_records, records_of
+from pausefl.owner.data_records import DataRecord, DataRecords, count_records, doubtful_lines, records_of
 
 
 def read(path: Path) -> list[DataRecord | None]:
@@ -97,3 +97,12 @@ def test_the_number_of_records_is_held_against_the_owners_file(tmp_path: Path) -
     for name, count in (("lines", 3), ("none", 0)):
         with pytest.raises(ConfigError, match=rf"has {count} records, but must have 1 to 2, as replies.examples says"):
             records_of(tmp_path / name, 2)
+
+
+def test_lines_that_may_be_no_records_of_their_own_are_named(tmp_path: Path) -> None:
+    (tmp_path / "fine").write_bytes(b'71,"x, y"\n{"tall": "5\\" 9"}\nno digit here\n')
+    assert doubtful_lines(tmp_path / "fine") == [] == doubtful_lines(tmp_path)
+    (tmp_path / "odd").write_bytes(b'name,age\n1,"x\ny",3\n\n  \n')
+    empty, quotes, titles = doubtful_lines(tmp_path / "odd")
+    assert "has 2 empty lines" in empty and "has 2 lines with an odd number of quotes" in quotes
+    assert "has no digit, and counts as a record; remove it if it holds titles" in titles

@@ -685,3 +685,12 @@ def test_an_app_that_cuts_the_data_itself_is_warned_of(tmp_path: Path) -> None:
     init_owner(tmp_path, "clinic", records=50)
     [warning] = check_owner(tmp_path / "owner.toml").warnings
     assert warning.startswith("the app cuts the data into records by itself") and "[records]" in warning
+
+
+def test_a_ledger_is_not_among_the_records(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1").write_text("71")
+    with pytest.raises(ConfigError, match=r"ledger.db is in this folder and is no record; keep the ledger"):
+        init_owner(tmp_path / "data" / "owner", "clinic", records_from=tmp_path / "data")
+    assert not (tmp_path / "data" / "owner").exists()
+    init_owner(tmp_path / "owner", "clinic", records_from=tmp_path / "data")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from logging import DEBUG, ERROR, WARNING, getLogger
+from logging import DEBUG, ERROR, INFO, WARNING, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +166,13 @@ class PrivateUpdate:
             except BaseException as error:  # also an exit: no single record may end the training
                 failed += 1
                 log(DEBUG, "pausefl: the app failed for a record", exc_info=error)
-        tell_failed(failed, len(records))
+        tell_trained(failed, len(records))
         return rows
 
 
-def tell_failed(failed: int, records: int) -> None:
-    """Log for how many records an app has failed, if there are any."""
+def tell_trained(failed: int, records: int) -> None:
+    """Log on how many records an app was trained, and for how many it has failed."""
+    log(INFO, "pausefl: the app trained on %d of %d records", records - failed, records)
     if failed:
         log(WARNING, "pausefl: the app failed for %d of %d records; they count as zeros", failed, records)
 

@@ -6,6 +6,7 @@ An app that gets one record at a time cannot mix two of them, whatever it does.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from pausefl.types import IntArray
 MOST_BYTES = 1 << 26
 """Of one record.  A longer one counts as a record that cannot be read, so that it takes no memory from the others."""
 _CHUNK = 1 << 20
+_LOOKED_AT = 100_000
+"""Lines that are looked at for what may be no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,25 @@ def count_records(path: Path, most: int) -> int:
     """Return how many records a path has, under the same conditions."""
     with records_of(path, most) as records:
         return len(records)
+
+
+def doubtful_lines(path: Path) -> list[str]:
+    """Return what in a file of lines may not be a record of its own: empty lines, titles, and lines that go on."""
+    if path.is_dir():
+        return []
+    with DataRecords(path) as records:
+        lines = [b"" if record is None else record.data for record in itertools.islice(records, _LOOKED_AT)]
+    found = []
+    if empty := sum(not line.strip() for line in lines):
+        found.append(f"{path} has {empty} empty lines, and each counts as a record; remove them")
+    if open_quotes := sum(line.replace(rb"\"", b"").count(b'"') % 2 for line in lines):
+        found.append(
+            f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '
+            "write each record in one line"
+        )
+    if lines and lines[0].strip() and not any(chr(digit) in "0123456789" for digit in lines[0]):
+        found.append(f"the first line of {path} has no digit, and counts as a record; remove it if it holds titles")
+    return found
 
 
 def _opened(path: Path) -> BufferedReader:

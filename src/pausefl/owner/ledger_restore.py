@@ -87,11 +87,14 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     # Without a note beside the replies nothing tells whether the ledger has been in another state folder since.
     newest = note is not None and witness is not None and witness.head == source.head and note.fits(witness)
     if releases is None and not newest:
+        note_says = ""
+        if witness is not None and witness.head == source.head:
+            note_says = f" (or {count}, if the node has always used {witness_path(source.id).parent}: its note agrees)"
         raise ConfigError(
             f"nothing here tells whether {source.path} is the newest; pass --releases N, the largest N of the lines "
             "'pausefl: charged release N of' with this ledger's name in your node's own log (not of lines that only "
-            "quote these words), and do not take the server's word for it; if N is too small, the server gets a second "
-            f"budget; {_SPENT}"
+            f"quote these words){note_says}, and do not take the server's word for it; if N is too small, the server "
+            f"gets a second budget; {_SPENT}"
         )
     if releases is not None and releases != count:
         more = (

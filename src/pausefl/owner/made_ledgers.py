@@ -18,7 +18,7 @@ from pausefl.owner.second_note_place import second_note_folder
 from pausefl.system.state_file import write_whole
 
 _ABOUT = ".about"
-_MOST = 5
+_MOST = 50
 """How many ledgers a warning names."""
 
 

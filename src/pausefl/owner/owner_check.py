@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
-from pausefl.owner.data_records import count_records
+from pausefl.owner.data_records import count_records, doubtful_lines
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.noted_heads import noting, witness_path
@@ -188,6 +188,7 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
             "the app cuts the data into records by itself, so the promise holds only if it keeps them apart, which "
             "the gate cannot check; let pausefl cut the data: set path in the section [records]"
         )
+    found += [] if owner.records is None or owner.simulation else doubtful_lines(owner.records)
     if owner.clipped_by == "app":
         found.append(
             "clipped_by is 'app', so the promise holds only if the app clips every record's contribution, which the "

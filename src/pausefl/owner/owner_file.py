@@ -86,6 +86,11 @@ class Owner:
                 "records.path is set, but pausefl cuts the data into records only for a mechanism with unit = "
                 '"record" and clipped_by = "gate"; change these, or remove records.path'
             )
+        if self.records is not None and self.ledger.resolve().is_relative_to(self.records.resolve()):
+            raise ConfigError(
+                f"records.path is {self.records}, but {self.ledger} is in this folder and is no record; keep the "
+                "ledger and the owner's file in another folder"
+            )
         if guarantee.unit == "record" and self.examples > MOST_RECORDS:
             raise ConfigError(
                 f"replies.examples is {self.examples}, but must be at most {MOST_RECORDS} where records are protected; "

@@ -23,7 +23,7 @@ from flwr.app import Context, Message
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
-from pausefl.flower.client import tell_failed
+from pausefl.flower.client import tell_trained
 from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, Lines, pack
@@ -66,7 +66,7 @@ def rows_from_rooms(
                 failed += 1
             else:
                 put_row(rows, number, from_bytes(model, row))
-    tell_failed(failed, len(records))
+    tell_trained(failed, len(records))
     return rows
 
 
