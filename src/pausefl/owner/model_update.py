@@ -26,6 +26,10 @@ def digest(arrays: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
+_MOST_DIMENSIONS = 30
+"""Of a tensor: rows of records need one more, and older versions of numpy have 32."""
+
+
 def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
     """Refuse a model from which no update could be released, before it costs any budget."""
     require(
@@ -36,6 +40,10 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
         "let at least one tensor leave",
     )
     for name in layers.released():
+        deep = model[name].ndim
+        require(
+            deep <= _MOST_DIMENSIONS, f"dimensions of {shown(name)}", deep, f"at most {_MOST_DIMENSIONS}", "send less"
+        )
         if not np.isfinite(model[name]).all():
             raise InvalidValueError(
                 f"{shown(name)} holds NaN or infinity, but must be finite; send a model with finite numbers"

@@ -30,7 +30,7 @@ from pausefl.flower.node.record_rooms import rows_from_rooms
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.data_records import DataRecords
-from pausefl.owner.gate import Gate, Train
+from pausefl.owner.gate import Gate, Numbers, Train
 from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
@@ -125,15 +125,18 @@ class Guard:
         def rows(
             records: DataRecords, model: Mapping[str, Tensor], asked: Message, given: Context
         ) -> dict[str, Tensor]:
-            nonlocal ran
-            ran = True
             box = replace(self.box, data=(), spare_one=self.answer_after > 0.0)
             box.check_folders()
             paced = self.answer_after > 0.0
             return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun), paced=paced)
 
         context.node_config[NODE_KEY] = str(self.owner)
-        return _HeldUpdate(lambda: self._hold(begun), rows)(message, context, app), ran
+
+        def begins() -> None:  # before the data is looked at: data that is missing must not show in the time
+            nonlocal ran
+            ran = True
+
+        return _HeldUpdate(begins, lambda: self._hold(begun), rows)(message, context, app), ran
 
     def _takes_time(self, message: Message, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
@@ -258,14 +261,18 @@ class Guard:
 class _HeldUpdate(PrivateUpdate):
     """The mod around an app in its box: a reply is made at a time that does not tell when, or how, training ended."""
 
-    __slots__ = ("_hold", "_rows_in_rooms")
+    __slots__ = ("_begins", "_hold", "_rows_in_rooms")
 
-    def __init__(self, hold: Callable[[], None], rows_in_rooms: RowsInRooms) -> None:
+    def __init__(self, begins: Callable[[], None], hold: Callable[[], None], rows_in_rooms: RowsInRooms) -> None:
         super().__init__()
-        self._hold, self._rows_in_rooms = hold, rows_in_rooms
+        self._begins, self._hold, self._rows_in_rooms = begins, hold, rows_in_rooms
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
-        return gate.train(request, model, train, hold=self._hold, more_memory=_COPIES * MOST_STATE)
+        def begun() -> tuple[Mapping[str, Tensor], Numbers]:
+            self._begins()
+            return train()
+
+        return gate.train(request, model, begun, hold=self._hold, more_memory=_COPIES * MOST_STATE)
 
     def _rows(
         self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context

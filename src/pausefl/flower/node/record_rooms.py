@@ -36,8 +36,11 @@ READY, DONE, FAILED = b"r", b"d", b"f"
 
 LEAST_SECONDS = 0.05
 """For one record at least: to start a process and to load the app takes about 0.01."""
-_BESIDE, _PATIENCE = 0.1, 20.0
-"""The share of the time for what happens between two records; and seconds, for a process in the box to answer."""
+_BESIDE, _BESIDE_PACED, _PATIENCE = 0.1, 0.5, 20.0
+"""The share of the time for what happens between two records; and seconds, for a process in the box to answer.
+
+Paced, it is so large that the memory of a process that was stopped is free again before the next record begins: to free
+memory takes less time than to fill it."""
 _MOST_WORDS = 4096
 """Bytes that are logged of what an app says about one record."""
 
@@ -48,8 +51,8 @@ def rows_from_rooms(
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return a row for each record: what the app adds to the model for it; zeros where the app fails.
 
-    Law: each record has the same time, whatever the others take, and all of them together end before ``end``.  If they
-    are ``paced``, a record also begins at its own time, whatever the others take: an app could ask a clock.
+    Law: each record has the same time, whatever the others take, so that all of them together end before ``end``.  If
+    they are ``paced``, a record also begins at its own time, whatever the others take: an app could ask a clock.
     """
     asked, given = app_request(message, context)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
@@ -57,7 +60,7 @@ def rows_from_rooms(
     end = min(end, time.monotonic() + box.time_limit)
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
         begun = time.monotonic()
-        seconds = seconds_each(end - begun, len(records))
+        seconds = seconds_each(end - begun, len(records), paced=paced)
         for number, record in enumerate(records):
             if paced:
                 time.sleep(max(0.0, begun + number * (end - begun) / len(records) - time.monotonic()))
@@ -70,19 +73,20 @@ def rows_from_rooms(
     return rows
 
 
-def seconds_each(seconds: float, records: int) -> float:
+def seconds_each(seconds: float, records: int, *, paced: bool = False) -> float:
     """Return how long the app may take for one record, by public numbers alone."""
-    return (1.0 - _BESIDE) * seconds / records
+    return (1.0 - (_BESIDE_PACED if paced else _BESIDE)) * seconds / records
 
 
-def check_time(limit: float, records: int) -> None:
+def check_time(limit: float, records: int, *, paced: bool = False) -> None:
     """Refuse a time limit that leaves too little for each record, after all packages were loaded."""
-    each = seconds_each(limit - _PATIENCE, records)
+    each = seconds_each(limit - _PATIENCE, records, paced=paced)
     if each < LEAST_SECONDS:
-        least = math.ceil(LEAST_SECONDS * records / (1.0 - _BESIDE) + _PATIENCE)
+        least = math.ceil(LEAST_SECONDS / seconds_each(1.0, records, paced=paced) + _PATIENCE)
         raise BoxError(
             f"a time limit of {limit:g} seconds leaves {max(0.0, each):.3f} for each of {records} records, but must "
             f"leave at least {LEAST_SECONDS:g}; raise --time-limit to {least} or more"
+            + (", and --answer-after with it" if paced else "")
         )
 
 

@@ -71,7 +71,7 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     noise = NoiseTime.of(owner) if guard.answer_after else None
     guard = replace(guard, box=replace(guard.box, hidden=tuple(hidden)), noise=noise)
     if owner.records is not None:
-        _check_records(guard.box, owner.examples)
+        _check_records(guard.box, owner.examples, paced=guard.answer_after > 0.0)
     if guard.box.closed:
         guard.box.check_folders()
         check_box(guard.box, list(map(str, (*own, *records))))
@@ -99,7 +99,7 @@ def start_warnings(guard: Guard) -> list[str]:
     return found
 
 
-def _check_records(box: Box, examples: int) -> None:
+def _check_records(box: Box, examples: int, *, paced: bool) -> None:
     """Refuse what would keep an app from training on one record after the other."""
     if box.data:
         raise ConfigError(
@@ -107,7 +107,7 @@ def _check_records(box: Box, examples: int) -> None:
             "leave --data out"
         )
     try:
-        check_time(box.time_limit, examples)
+        check_time(box.time_limit, examples, paced=paced)
         if box.closed:
             check_rooms(box)
     except BoxError as error:
