@@ -101,7 +101,8 @@ def contributions(
 
 def empty_rows(model: Mapping[str, Tensor], records: int) -> dict[str, Tensor]:
     """Return rows of zeros, one for each record: what records add that an app fails for."""
-    return {name: np.zeros((records, *tensor.shape), tensor.dtype) for name, tensor in model.items()}
+    # Written to: memory that is there only when a row is put down would depend on how many records did not fail.
+    return {name: np.full((records, *tensor.shape), 0, tensor.dtype) for name, tensor in model.items()}
 
 
 def put_row(rows: Mapping[str, Tensor], number: int, added: Mapping[str, Tensor]) -> None:

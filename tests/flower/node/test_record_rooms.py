@@ -21,6 +21,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.node import enter_box, guard, record_rooms
 from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.start import check
+from pausefl.owner import data_records
 from pausefl.owner.data_records import DataRecords
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import SENTENCES
@@ -60,6 +61,7 @@ class Rooms:
             return self.seen["rows"]
 
         patch.setattr(guard, "rows_from_rooms", spied)
+        patch.setattr(record_rooms, "_shuffled", lambda count: list(range(count)))  # what is left is looked for later
 
     def node(self, records: Sequence[bytes], **box: Any) -> Any:
         place = self.folder / f"owner-{len(list(self.folder.iterdir()))}"
@@ -164,7 +166,6 @@ WAYS = {
     "its row": ("os.pwrite(4, b'xxxx', 0)", "os.pread(4, 4, 0) != bytes(4)"),
     "a lock": ("fcntl.flock(os.open(__file__, 0), 2)", "fcntl.flock(os.open(__file__, 0), 6) is not None"),
     "chance": ("np.random.seed(5)", "np.random.get_state()[1][0]"),
-    "how nice it is": ("os.nice(5)", "os.getpriority(os.PRIO_PROCESS, 0)"),
     "a limit": ("resource.setrlimit(7, (40, 40))", "resource.getrlimit(7)[1]"),
     "a session": ("signal.alarm(1000)", "os.getsid(0), os.getpgid(0), os.getppid()"),
     "its name": ("ctypes.CDLL(None).prctl(15, b'left', 0, 0, 0)", "name_of()[:4] == b'left'"),
@@ -200,6 +201,19 @@ REFUSED = {
     "a timer": "assert ctypes.CDLL(None).timerfd_create(1, 0) >= 0",
     "a descriptor of a process": "os.pidfd_open(os.getpid())",
     "what changes": "assert ctypes.CDLL(None).inotify_init() >= 0",
+    "how nice it is": "os.nice(5)",
+    "memory for others": "mmap.mmap(-1, 4096)",
+    "a thread with a number": "assert ctypes.CDLL(None).syscall(56, 0x11000, 0, 0, 0, 0) >= 0",
+    "a file by its handle": "assert ctypes.CDLL(None).name_to_handle_at(-100, b'/tmp', bytes(256), bytes(8), 0) == 0",
+    "what processors count": "open('/sys/devices/system/cpu/cpu0/cpuidle/state0/usage')",
+    "the machine's files": "int(os.stat('/sys/devices/system/cpu/online').st_dev != os.stat(__file__).st_dev) or 1 / 0",
+    "what was used": "resource.getrusage(resource.RUSAGE_SELF)",
+    "a named pipe": "os.mkfifo('/tmp/pipe')",
+    "other program": "os.execv('/bin/true', ['true'])",
+    "many words": "[os.write(1, bytes(1 << 16)) for _ in range(99)]",
+    "many files": "[open(f'/tmp/{n}', 'w').close() for n in range(9999)]",
+    "marks of a file": "os.setxattr('/tmp', 'user.left', b'x')",
+    "the place of results": "os.listdir('/pausefl-out')[0]",
 }
 BEFORE = """
 import fcntl, resource
@@ -258,6 +272,19 @@ def test_what_leads_out_of_a_room_does_not_work(rooms: Rooms) -> None:
     assert {name: row for name, row in zip(REFUSED, rows, strict=True) if row} == {}
 
 
+def test_records_come_in_a_new_order_each_time() -> None:
+    orders = [record_rooms._shuffled(100) for _ in range(3)]
+    assert all(sorted(order) == list(range(100)) for order in orders)
+    assert len(set(map(tuple, orders))) == 3
+
+
+def test_a_record_that_cannot_be_read_has_a_room_too(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the number of rooms would tell the next ones of it."""
+    monkeypatch.setattr(data_records, "MOST_BYTES", 4)
+    rows = rooms.rows(app_of("return added(message, os.fstat(1).st_ino)"), [b"1", b"12345", b"2", b"3"])
+    assert rows[1] == 0.0 and rows[2] - rows[0] == 2 * (rows[3] - rows[2])
+
+
 def test_the_ways_would_be_found_without_rooms(rooms: Rooms) -> None:
     """Else the tests above would show nothing.  Where a machine allows no box, each record has only its own process."""
     place = f"/tmp/left-{os.getpid()}"
@@ -295,12 +322,11 @@ def test_a_clock_tells_nothing_of_other_records_if_they_are_paced(rooms: Rooms, 
 
 def test_too_many_records_for_the_time_are_refused_by_public_numbers_alone() -> None:
     assert record_rooms.seconds_each(3600.0, 5000) == pytest.approx(0.648)
-    record_rooms.check_time(298.0, 5000)
-    record_rooms.check_time(521.0, 5000, paced=True)
-    with pytest.raises(BoxError, match=r"raise --time-limit to 520 or more, and --answer-after with it"):
-        record_rooms.check_time(298.0, 5000, paced=True)
-    with pytest.raises(BoxError, match=r"60 seconds leaves 0.007 for each of 5000 .* raise --time-limit to 298"):
-        record_rooms.check_time(60.0, 5000)
+    assert record_rooms.seconds_each(3600.0, 5000, paced=True) == pytest.approx(0.36)
+    for paced, more in ((False, "$"), (True, ", and --answer-after with it")):
+        record_rooms.check_time(521.0, 5000, paced=paced)
+        with pytest.raises(BoxError, match=rf"leaves 0.046 for each of 5000 .*raise --time-limit to 521 or more{more}"):
+            record_rooms.check_time(500.0, 5000, paced=paced)
 
 
 def test_a_server_hands_no_record_to_an_app(rooms: Rooms, kit: ModuleType, node: Any) -> None:
@@ -347,6 +373,7 @@ source, out = sys.argv[1], []
 box = {"__name__": "box"}
 exec(source, box)
 own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+box["prepare_rooms"](1)
 for _ in range(2):
     box["next_fork_enters_new_processes"](own)
     child = os.fork()
@@ -375,7 +402,7 @@ def test_a_user_without_rights_can_make_rooms() -> None:
         [python, "-I", "-S", "-c", source, json.dumps(plan)],
         user="nobody", group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",
     )  # fmt: skip
-    assert found.stdout == "([], [], 65534, 1) {'0000000000000000'}\n" * 2, found.stderr
+    assert found.stdout == "(['cpuinfo'], [], 65534, 1) {'0000000000000000'}\n" * 2, found.stderr
 
 
 def test_a_box_with_rooms_shows_no_data(tmp_path: Path) -> None:

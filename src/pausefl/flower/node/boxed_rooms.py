@@ -34,7 +34,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.flower.client import pass_through
 from pausefl.flower.node import enter_box
-from pausefl.flower.node.array_bytes import to_bytes
+from pausefl.flower.node.array_bytes import size_of, to_bytes
 from pausefl.flower.node.box import BoxError, unpack
 from pausefl.flower.node.boxed_app import send_torch_by_value
 from pausefl.flower.node.bundle import Bundle, read_bundle
@@ -50,17 +50,25 @@ def main(channel: str, memory: str, *words: str) -> None:
     """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message."""
     with socket.socket(fileno=int(channel)) as way, tempfile.TemporaryDirectory() as folder:
         closed = "closed" in words
-        work = _probe if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
+        work, size = (_probe, 1) if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
+        if closed:
+            enter_box.prepare_rooms(size)
         _require_nothing_shared()
         gc.collect()
         gc.freeze()
         own = os.open("/proc/self/ns/pid", os.O_RDONLY)
         way.send(READY)
         while True:
-            told, files, _, _ = socket.recv_fds(way, 8, 3)
+            told, files, _, _ = socket.recv_fds(way, 8, 1)
             if not told:
                 return
-            way.send(DONE if _room(work, files, int(memory) or None, own if closed else None, told) else FAILED)
+            # In a file system of ours: the kernel numbers their files for the room, and not for the whole machine.
+            files += [os.open(enter_box.OUT if closed else folder, os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(2)]
+            os.ftruncate(files[1], size)
+            fine = _room(work, files, int(memory) or None, own if closed else None, told)
+            socket.send_fds(way, [DONE if fine else FAILED], files[1:])
+            for handle in files:
+                os.close(handle)
 
 
 def _require_nothing_shared() -> None:
@@ -80,8 +88,6 @@ def _room(
     child = os.fork()
     if not child:
         _in_room(work, files, memory, closed=own is not None)
-    for handle in files:
-        os.close(handle)
     over = os.pidfd_open(child)
     try:
         ended, _, _ = select.select([over], [], [], struct.unpack("!d", told)[0])
@@ -127,8 +133,8 @@ def _take(files: list[int]) -> None:
     os.closerange(_ROW + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _prepared(place: Path) -> Callable[[DataRecord], bytes]:
-    """Unpack the app, and load all that it needs and that is not its own; return the work on one record."""
+def _prepared(place: Path) -> tuple[Callable[[DataRecord], bytes], int]:
+    """Unpack the app, load all that it needs and that is not its own; return the work on a record, and a row's size."""
     content, given, known = map(bytes, unpack(sys.stdin.buffer.read(), 3))
     message = message_from_proto(MessageBytes.FromString(given))
     context = context_from_proto(ContextBytes.FromString(known))
@@ -138,11 +144,12 @@ def _prepared(place: Path) -> Callable[[DataRecord], bytes]:
     bundle.unpack(code)
     compileall.compile_dir(code, quiet=2)
     for name in _installed_modules(bundle):
-        with suppress(Exception):  # the app gets the same error when it asks for it
+        with suppress(BaseException):  # the app gets the same error when it asks for it
             importlib.import_module(name)
     pass_through()
     send_torch_by_value()
-    return lambda record: _work(bundle, code, message, context, record)
+    _, model = arrays_in(message.content)
+    return lambda record: _work(bundle, code, message, context, record), size_of(model)
 
 
 def _work(bundle: Bundle, code: Path, message: Message, context: Context, record: DataRecord) -> bytes:
@@ -169,12 +176,15 @@ def _installed_modules(bundle: Bundle) -> Iterator[str]:
         for one in found:
             if isinstance(one, ast.ImportFrom) and one.module and not one.level:
                 names += [one.module, *(f"{one.module}.{alias.name}" for alias in one.names)]
-        yield from (name for name in dict.fromkeys(names) if name.partition(".")[0] not in own)
+        yield from (
+            name for name in dict.fromkeys(names) if name.partition(".")[0] not in own and "__main__" not in name
+        )
 
 
 def _probe(record: DataRecord) -> bytes:
     """Look whether this is a room."""
-    seen = [path for folder in (*enter_box.WRITABLE, "/proc") for path in Path(folder).iterdir()]
+    seen = [path for folder in enter_box.WRITABLE for path in Path(folder).iterdir()]
+    seen += [path for path in Path("/proc").iterdir() if path.name != "cpuinfo"]
     with suppress(PermissionError):
         seen += map(Path, map(str, os.pipe()))
     return b"1" if os.getpid() == 1 and not seen else b"0"

@@ -41,10 +41,14 @@ _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2,
 _DETACH, _HERE, _RECURSIVE = 2, -100, 0x8000
 _DEATH_SIGNAL, _DUMPABLE, _KEEP_RIGHTS, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SECCOMP, _AMBIENT = 1, 4, 8, 24, 38, 22, 47
 _MOUNTING, _DROPPING = 21, 8  # capabilities: CAP_SYS_ADMIN and CAP_SETPCAP
-_NEW_PIDS, _NEW_MOUNTS, _THREAD = 0x20000000, 0x00020000, 0x00010000
+_NEW_PIDS, _NEW_MOUNTS, _THREAD, _WITH_NUMBER = 0x20000000, 0x00020000, 0x00010000, 0x00001000
+_SHARED_MEMORY = 0x21  # of mmap: shared, and of no file
 WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - the box's, not the machine's
-CODE = "/pausefl-app"
-"""Where the code of an app lies in a box with rooms."""
+CODE, OUT = "/pausefl-app", "/pausefl-out"
+"""Where the code of an app lies in a box with rooms, and where a room's row and words are written."""
+_PROCESSORS, _COPIES = "/sys/devices/system/cpu", f"{CODE}/copies"
+_ROOM_FOLDERS, _MOST_WORDS = "mode=1777,size=256m,nr_inodes=4096", 1 << 20
+"""Folders of a room: small, so that to remove them takes no time; and bytes that an app may say in one."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 MOST_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
@@ -61,9 +65,9 @@ _SIGNALS = 1024
 # epoll, inotify, fanotify, message queues and io_setup.  An app that uses a count up would end the node outside.
 # Unknown are also those that drop files from the machine's cache, or tell which are in it: mincore, fadvise64, preadv2
 # and pwritev2 (the C library then takes preadv and pwritev), process_madvise, cachestat, and two advices of madvise.
-# By them an app could leave a message for another one, or make the next task start late.  In a room, shared are those
-# that make processes (fork, vfork), pipes, memory, semaphores and queues of System V, signalfd, timerfd, eventfd,
-# memfd_create, memfd_secret and pidfd_open.
+# By them an app could leave a message for another one, or make the next task start late.  In a room only those
+# are allowed that a process needs for itself, for its threads and for files of its own.  So there is no call by which
+# it could find, or change, something that the kernel counts for the whole machine.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
@@ -71,7 +75,21 @@ _CALLS = {
         "ioctl": 16, "set_processors": 203, "madvise": 28,
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
         "cache": (27, 221, 327, 328, 440, 451),
-        "shared": (22, 29, 57, 58, 64, 68, 282, 283, 284, 289, 290, 293, 319, 434, 447),
+        "mmap": 9, "statx": 332,
+        # read to lseek, mprotect to rt_sigreturn, pread64 to access, select to msync, dup to alarm, setitimer, getpid,
+        # exit, wait4, kill, uname, flock to umask (without chown), gettimeofday, getrlimit, times to getegid (without
+        # syslog, setuid, setgid), getppid, getpgrp, getgroups to getsid, capget, rt_sigpending, rt_sigsuspend,
+        # sigaltstack, sched_get*, prctl, arch_prctl, setrlimit, gettid, tkill, time, futex, sched_getaffinity,
+        # getdents64, set_tid_address, clock_*, exit_group, tgkill, utimes, the calls with a folder, robust lists,
+        # utimensat, fallocate, dup3, preadv, pwritev, prlimit64, getcpu, renameat2, getrandom, membarrier, rseq,
+        # close_range, faccessat2.
+        "alone": (
+            *range(9), *range(10, 16), *range(17, 22), *range(23, 27), *range(32, 40), 60, 61, 62, 63,
+            *range(73, 92), 95, 96, 97, 100, 102, 104, 107, 108, 110, 111, 115, 118, 120, 121, 124, 125, 127, 130,
+            131, 143, 145, 146, 147, 157, 158, 160, 186, 200, 201, 202, 204, 217, 218, 228, 229, 230, 231, 234,
+            235, 257, 258, 262, 263, 264, 265, 266, 267, 268, 269, 270, 271, 273, 274, 280, 285, 292, 295, 296,
+            302, 309, 316, 318, 324, 334, 436, 439,
+        ),
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
@@ -79,7 +97,13 @@ _CALLS = {
         "ioctl": 29, "set_processors": 122, "madvise": 233,
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
         "cache": (223, 232, 286, 287, 440, 451),
-        "shared": (19, 59, 74, 85, 186, 190, 194, 279, 434, 447),
+        "mmap": 222, "statx": 291,
+        "alone": (
+            17, 23, 24, 32, 34, 35, 36, 37, 38, 45, 46, 47, 48, 49, 50, 52, 53, 56, 57, *range(61, 71), 72, 73, 78,
+            79, 80, 82, 83, 88, 90, 93, 94, 96, 98, 99, 100, 101, 102, 103, 113, 114, 115, 120, 121, 123, 124, 125,
+            126, 129, 130, 131, 132, 133, 134, 135, 136, 139, 148, 150, 153, 155, 156, 158, 160, 163, 164, 166,
+            167, 168, 169, *range(172, 179), 214, 215, 216, 226, 227, 260, 261, 276, 278, 283, 293, 436, 439,
+        ),
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3, _COLD, _PAGE_OUT = 442, 435, 20, 21  # on every machine
@@ -135,18 +159,47 @@ def next_fork_enters_new_processes(own: int) -> None:
     _call("unshare", _NEW_PIDS)
 
 
+def prepare_rooms(size: int) -> None:
+    """Make the folder for what comes out of rooms, a row of so many bytes and some words; and copy what rooms show.
+
+    Libraries ask which processors there are.  They get a copy: the kernel's own files tell when somebody looked first.
+    """
+    copies = {"/proc": ["cpuinfo"], _PROCESSORS: ["online", "possible", "present", "cpu*/topology/*", "cpu*/cache/*/*"]}
+    for folder, patterns in copies.items():
+        target = Path(_COPIES + folder)
+        target.mkdir(parents=True)
+        for pattern in patterns:
+            for path in Path(folder).glob(pattern):
+                try:
+                    content = path.read_bytes() if path.is_file() else b""
+                except OSError:
+                    continue
+                copy = target / path.relative_to(folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(content)
+    _mount("rooms", OUT, "tmpfs", _NO_SUID | _NO_DEV | _NO_EXEC, f"mode=0700,size={size + _MOST_WORDS},nr_inodes=16")
+
+
 def enter_room(memory: int | None) -> None:
     """Enter a new room, give up the last rights, and refuse the calls that lead out.
 
     Law: nothing that this process does afterwards can be found by the first process of another room: no file, no
     process, no number that counts them.  In a room is one process, with threads, and its own folders to write to.
     """
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names, and nothing else is needed
+    if threads != 1:
+        raise OSError(errno.EBUSY, f"a package of the machine starts threads in each process, {threads} of them")
     _write("/proc/self/oom_score_adj", "1000")
     _call("unshare", _NEW_MOUNTS)
     for place in WRITABLE:
-        _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _size_of_folders(memory))
+        _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _ROOM_FOLDERS)
+    for place in ("/proc", OUT):
+        _call("umount2", place.encode(), _DETACH)
+    for place in ("/proc", _PROCESSORS):
+        if Path(place).exists():
+            _mount(_COPIES + place, place, None, _BIND)
+            _restrict(place, _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
     _restrict(CODE, _READ_ONLY)
-    _call("umount2", b"/proc", _DETACH)
     _give_up_rights(None)
     _close_in(memory, blind=True, bound=True, alone=True)
 
@@ -233,7 +286,8 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
     for place in WRITABLE:
         _mount("box", f"/new{place}", "tmpfs", _NO_SUID | _NO_DEV, _size_of_folders(memory))
     if rooms:
-        Path(f"/new{CODE}").mkdir()
+        for place in (CODE, OUT):
+            Path(f"/new{place}").mkdir()
         _mount("box", f"/new{CODE}", "tmpfs", _NO_SUID | _NO_DEV, "mode=1777")
     for path in sorted(shown):  # parents first
         _show(shown[path], path)
@@ -317,13 +371,13 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
     or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
     and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
-    the processors that it has.  ``alone``: refuse new processes, and all that processes have in common or that the
-    kernel numbers for the whole machine: pipes, sockets, memory and events with a number.
+    the processors that it has.  ``alone``: allow no other calls than those of a process by itself.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
     allow, kill = (end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x80000000)
-    refuse, unknown, no_terminal = ((end, 0, 0, 0x00050000 | e) for e in (errno.EACCES, errno.ENOSYS, errno.ENOTTY))
+    errors = (errno.EACCES, errno.ENOSYS, errno.ENOTTY, errno.EPERM)
+    refuse, unknown, no_terminal, not_here = ((end, 0, 0, 0x00050000 | error) for error in errors)
     word = [(load, 0, 0, 16 + 4 * place) for place in range(12)]  # two for each argument, the lower one first
     local = [
         word[0], (equal, 1, 0, 1), refuse,  # AF_UNIX
@@ -354,13 +408,16 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
     if bound:
         rules[calls["set_processors"]] = [refuse]
     if alone:
-        rules |= {number: [refuse] for number in (*calls["shared"], calls["socket"], calls["socketpair"])}
-        rules[calls["clone"]] = [word[0], (any_bit, 0, 1, _THREAD), allow, refuse]
+        kept = ("madvise", "fcntl", "ioctl")  # as they are above
+        rules = {calls[name]: rules[calls[name]] for name in kept} | {number: [allow] for number in calls["alone"]}
+        rules |= {_CLONE3: [unknown], calls["statx"]: [unknown]}  # the C library then takes clone and fstatat
+        rules[calls["clone"]] = [word[0], (any_bit, 0, 2, _THREAD), (any_bit, 1, 0, _WITH_NUMBER), allow, refuse]
+        rules[calls["mmap"]] = [word[6], (mask, 0, 0, _SHARED_MEMORY), (equal, 0, 1, _SHARED_MEMORY), refuse, allow]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():
         steps += [(equal, 0, len(rule), number), *rule]
-    steps.append(allow)
+    steps.append(not_here if alone else allow)
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     _call("prctl", _SECCOMP, 2, struct.pack("@HP", len(steps), ctypes.addressof(program)), 0, 0)
 

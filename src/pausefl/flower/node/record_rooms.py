@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import secrets
 import socket
 import struct
 import sys
@@ -36,8 +37,8 @@ READY, DONE, FAILED = b"r", b"d", b"f"
 
 LEAST_SECONDS = 0.05
 """For one record at least: to start a process and to load the app takes about 0.01."""
-_BESIDE, _BESIDE_PACED, _PATIENCE = 0.1, 0.5, 20.0
-"""The share of the time for what happens between two records; and seconds, for a process in the box to answer.
+_BESIDE, _BESIDE_PACED, _LEAST_BESIDE, _PATIENCE = 0.1, 0.5, 0.05, 20.0
+"""The share of the time for what happens between two records, and seconds for it; and for a process to answer.
 
 Paced, it is so large that the memory of a process that was stopped is free again before the next record begins: to free
 memory takes less time than to fill it."""
@@ -61,11 +62,13 @@ def rows_from_rooms(
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
         begun = time.monotonic()
         seconds = seconds_each(end - begun, len(records), paced=paced)
-        for number, record in enumerate(records):
+        for place, number in enumerate(_shuffled(len(records))):
             if paced:
-                time.sleep(max(0.0, begun + number * (end - begun) / len(records) - time.monotonic()))
-            row = None if record is None else _row(channel, record, size_of(model), seconds, lines.take)
-            if row is None:
+                time.sleep(max(0.0, begun + place * (end - begun) / len(records) - time.monotonic()))
+            record = records.read(number)
+            # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
+            row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take)
+            if row is None or record is None:
                 failed += 1
             else:
                 put_row(rows, number, from_bytes(model, row))
@@ -73,16 +76,25 @@ def rows_from_rooms(
     return rows
 
 
+def _shuffled(count: int) -> list[int]:
+    """Return the numbers of the records in a new random order: so its place tells a record nothing of others."""
+    order = list(range(count))
+    secrets.SystemRandom().shuffle(order)
+    return order
+
+
 def seconds_each(seconds: float, records: int, *, paced: bool = False) -> float:
     """Return how long the app may take for one record, by public numbers alone."""
-    return (1.0 - (_BESIDE_PACED if paced else _BESIDE)) * seconds / records
+    slot = seconds / records
+    return slot - max(_LEAST_BESIDE, (_BESIDE_PACED if paced else _BESIDE) * slot)
 
 
 def check_time(limit: float, records: int, *, paced: bool = False) -> None:
     """Refuse a time limit that leaves too little for each record, after all packages were loaded."""
     each = seconds_each(limit - _PATIENCE, records, paced=paced)
     if each < LEAST_SECONDS:
-        least = math.ceil(LEAST_SECONDS / seconds_each(1.0, records, paced=paced) + _PATIENCE)
+        slot = max(LEAST_SECONDS + _LEAST_BESIDE, LEAST_SECONDS / (1.0 - (_BESIDE_PACED if paced else _BESIDE)))
+        least = math.ceil(slot * records * (1.0 + 1e-9) + _PATIENCE)
         raise BoxError(
             f"a time limit of {limit:g} seconds leaves {max(0.0, each):.3f} for each of {records} records, but must "
             f"leave at least {LEAST_SECONDS:g}; raise --time-limit to {least} or more"
@@ -121,7 +133,7 @@ def _rooms(
     ):
         theirs.close()
         try:
-            if _told(ours, end - time.monotonic()) != READY:
+            if _told(ours, end - time.monotonic())[0] != READY:
                 raise BoxError("the app's box did not begin")
             yield ours
         finally:
@@ -133,28 +145,33 @@ def _row(
 ) -> bytes | None:
     """Return the bytes that the app made of this record; None if it failed, or took too long."""
     # Memory of its own for each record: an open file that two processes have in common has a place that both can move.
-    with _memory("record") as given, _memory("row") as row, _memory("words") as words:
+    with _memory("record") as given:
         with os.fdopen(os.dup(given), "wb") as file:
             file.write(pack(record.name.encode(errors="surrogateescape"), record.data))
         os.lseek(given, 0, os.SEEK_SET)
-        os.ftruncate(row, size)
-        _seal(given, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        _seal(row, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        socket.send_fds(channel, [struct.pack("!d", seconds)], [given, row, words])
-        told = _told(channel, seconds + _PATIENCE)
-        hear(os.pread(words, _MOST_WORDS, 0) + b"\n")
-        return os.pread(row, size, 0) if told == DONE else None
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(given, fcntl.F_ADD_SEALS, seals)
+        socket.send_fds(channel, [struct.pack("!d", seconds)], [given])
+    told, files = _told(channel, seconds + _PATIENCE)
+    try:
+        row, words = (os.pread(handle, most, 0) for handle, most in zip(files, (size, _MOST_WORDS), strict=True))
+    finally:
+        for handle in files:
+            os.close(handle)
+    hear(words + b"\n")
+    return row if told == DONE and len(row) == size else None
 
 
-def _told(channel: socket.socket, seconds: float) -> bytes:
+def _told(channel: socket.socket, seconds: float) -> tuple[bytes, list[int]]:
+    """Return what the process that makes rooms tells, and what a room has written."""
     channel.settimeout(max(0.01, seconds))
     try:
-        told = channel.recv(1)
-    except (TimeoutError, OSError) as error:
+        told, files, _, _ = socket.recv_fds(channel, 1, 2)
+    except OSError as error:  # also if it takes too long
         raise BoxError(f"the process that makes rooms for records does not answer ({error})") from None
     if not told:
         raise BoxError("the process that makes rooms for records has ended")
-    return told
+    return told, files
 
 
 @contextmanager
@@ -164,7 +181,3 @@ def _memory(name: str) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def _seal(handle: int, seals: int) -> None:
-    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, seals | fcntl.F_SEAL_SEAL)
