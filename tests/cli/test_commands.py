@@ -30,6 +30,13 @@ def test_help_has_a_short_form_everywhere(capsys: pytest.CaptureFixture[str], co
     assert run(capsys, *command, "-h")[0] == 0
 
 
+def test_options_of_the_supernode_have_their_place(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "node", "start", "--owner", "owner.toml", "--superlink", "hub:9092")
+    assert (code, err) == (
+        2, "pausefl: no such option: --superlink; write the options of flower-supernode after --\n"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

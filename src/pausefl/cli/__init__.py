@@ -91,6 +91,8 @@ def main(arguments: list[str] | None = None) -> None:
             _complain(f"'pausefl {old}' has a new name; run '{MOVED[old]}' instead")
         elif isinstance(error, click.NoSuchOption) and (why := _gone(error)):
             _complain(f"{error.option_name} is no longer an option; {why}")
+        elif isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command_path == "pausefl node start":
+            _complain(f"no such option: {error.option_name}; write the options of flower-supernode after --")
         elif old == "tune" and error.format_message().startswith("Got unexpected extra argument"):
             _complain(
                 "'pausefl tune STUDY KEY VALUES' has a new form; run 'pausefl tune STUDY --vary KEY=VALUES' instead"
