@@ -127,17 +127,22 @@ def doubtful_lines(path: Path) -> list[str]:
     """Return what in a file of lines may not be a record of its own: empty lines, titles, and lines that go on."""
     if path.is_dir():
         return []
+    empty, open_quotes, first = 0, 0, b""
     with DataRecords(path) as records:
-        lines = [b"" if record is None else record.data for record in itertools.islice(records, _LOOKED_AT)]
+        for number, record in enumerate(itertools.islice(records, _LOOKED_AT)):
+            line = b"0" if record is None else record.data
+            first = first if number else line
+            empty += not line.strip()
+            open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
     found = []
-    if empty := sum(not line.strip() for line in lines):
+    if empty:
         found.append(f"{path} has {empty} empty lines, and each counts as a record; remove them")
-    if open_quotes := sum(line.replace(rb"\"", b"").count(b'"') % 2 for line in lines):
+    if open_quotes:
         found.append(
             f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '
             "write each record in one line"
         )
-    if lines and lines[0].strip() and not any(chr(digit) in "0123456789" for digit in lines[0]):
+    if first.strip() and not any(chr(letter) in "0123456789" for letter in first):
         found.append(f"the first line of {path} has no digit, and counts as a record; remove it if it holds titles")
     return found
 

@@ -208,6 +208,9 @@ REFUSED = {
     "what processors count": "open('/sys/devices/system/cpu/cpu0/cpuidle/state0/usage')",
     "the machine's files": "int(os.stat('/sys/devices/system/cpu/online').st_dev != os.stat(__file__).st_dev) or 1 / 0",
     "what was used": "resource.getrusage(resource.RUSAGE_SELF)",
+    "a file made large": "mmap.mmap(os.open(__file__, 0), 0, prot=mmap.PROT_READ).madvise(25)",
+    "memory that is merged": "mmap.mmap(-1, 4096, mmap.MAP_PRIVATE).madvise(12)",
+    "memory of a device": "os.open('/dev/zero', 2) and mmap.mmap(os.open('/dev/zero', 2), 4096)",
     "a named pipe": "os.mkfifo('/tmp/pipe')",
     "other program": "os.execv('/bin/true', ['true'])",
     "many words": "[os.write(1, bytes(1 << 16)) for _ in range(99)]",
@@ -270,6 +273,25 @@ def test_what_leads_out_of_a_room_does_not_work(rooms: Rooms) -> None:
         ways_app({name: (way, "0") for name, way in REFUSED.items()}), [f"leave {name}".encode() for name in REFUSED]
     )
     assert {name: row for name, row in zip(REFUSED, rows, strict=True) if row} == {}
+
+
+LEARNT = """
+import zlib
+if data == b"fail":
+    raise ValueError
+if data == b"late":
+    time.sleep(1000)
+from pausefl.flower.node import boxed_rooms
+code = [one.__code__._co_code_adaptive for one in (boxed_rooms._room, boxed_rooms._keep, boxed_rooms._in_room)]
+return added(message, 1.0 + zlib.crc32(b"".join(code)) % 100_000)
+"""
+
+
+def test_the_process_that_makes_rooms_does_not_learn_how_they_end(rooms: Rooms) -> None:
+    """Python rewrites its own code as it runs: a branch that was taken once could be seen in all later copies."""
+    rows = rooms.rows(app_of(LEARNT), [b"look"] * 10 + [b"fail", b"late"] + [b"look"] * 4, time_limit=40.0)
+    looked = np.delete(rows, [10, 11])
+    assert (looked == looked[0]).all() and looked[0] > 0.0 and not rows[10:12].any()
 
 
 def test_records_come_in_a_new_order_each_time() -> None:

@@ -39,6 +39,18 @@ def is_prose(name: str) -> bool:
     return name.lower().endswith(".md") or name.rpartition("/")[2] == "LICENSE"
 
 
+_TELLING = frozenset(
+    (
+        "eval", "exec", "compile", "__import__", "importlib", "pickle", "marshal", "shelve", "dill", "joblib",
+        "allow_pickle", "unsafe_load", "load_module", "time", "datetime", "perf_counter", "monotonic", "sleep", "ctypes",
+        "cffi", "mmap", "gc", "inspect", "__code__", "_getframe", "modules", "resource",
+    )
+)  # fmt: skip
+"""Words in the code of an app by which a server's code could run, or by which one record could tell another something:
+an honest app needs few of them."""
+_WORD = re.compile(r"\w+")
+
+
 def check_text(name: str, content: bytes) -> None:
     """Refuse a file in which something is not shown, or shown in another place or as another letter than it is.
 
@@ -81,7 +93,9 @@ def text_marks(name: str, content: bytes) -> list[str]:
     marks += [f"WARNING: it has code behind {_GAP} blanks"] * any(" " * _GAP in line for line in lines)
     bare = groupby(line.lstrip()[:1] in ("", "#") for line in lines)
     empty = max((len(list(run)) for without, run in bare if without), default=0)
-    return marks + [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
+    marks += [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
+    found = sorted(_TELLING & set(_WORD.findall(content.decode()))) if is_source(name) else []
+    return marks + [f"look why it says {', '.join(found)}"] * bool(found)
 
 
 @lru_cache

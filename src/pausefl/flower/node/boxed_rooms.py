@@ -56,19 +56,38 @@ def main(channel: str, memory: str, *words: str) -> None:
         _require_nothing_shared()
         gc.collect()
         gc.freeze()
-        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY) if closed else None
+        out = enter_box.OUT if closed else folder
         way.send(READY)
+        # A process of its own waits for each room, and then ends in the same way, however the room has ended.  So this
+        # one, of which all rooms are copies, learns nothing: also Python itself keeps marks of what it has done.
         while True:
-            told, files, _, _ = socket.recv_fds(way, 8, 1)
-            if not told:
+            enter_box.same_number_for_next_process()
+            keeper = os.fork()
+            if not keeper:
+                _keep(way, work, out, size, int(memory) or None, own)
+            if os.waitpid(keeper, 0)[1]:
                 return
+
+
+def _keep(
+    way: socket.socket, work: Callable[[DataRecord], bytes], out: str, size: int, memory: int | None, own: int | None
+) -> NoReturn:
+    """Take one record, make a room for it, and send back what it has written; end with 1 if there is no record left."""
+    code = 1
+    try:
+        told, files, _, _ = socket.recv_fds(way, 8, 1)
+        if told:
             # In a file system of ours: the kernel numbers their files for the room, and not for the whole machine.
-            files += [os.open(enter_box.OUT if closed else folder, os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(2)]
+            files += [os.open(out, os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(2)]
             os.ftruncate(files[1], size)
-            fine = _room(work, files, int(memory) or None, own if closed else None, told)
+            fine = _room(work, files, memory, own, told)
             socket.send_fds(way, [DONE if fine else FAILED], files[1:])
-            for handle in files:
-                os.close(handle)
+            code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def _require_nothing_shared() -> None:

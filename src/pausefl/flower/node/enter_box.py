@@ -43,6 +43,8 @@ _DEATH_SIGNAL, _DUMPABLE, _KEEP_RIGHTS, _BOUNDING_DROP, _NO_NEW_PRIVILEGES, _SEC
 _MOUNTING, _DROPPING = 21, 8  # capabilities: CAP_SYS_ADMIN and CAP_SETPCAP
 _NEW_PIDS, _NEW_MOUNTS, _THREAD, _WITH_NUMBER = 0x20000000, 0x00020000, 0x00010000, 0x00001000
 _SHARED_MEMORY = 0x21  # of mmap: shared, and of no file
+_ADVICES = (0, 1, 2, 3, 4, 8, 10, 11, 15, 16, 17, 18)
+"""Of madvise, those that leave no mark on a file that others have mapped, and merge no memory with theirs."""
 WRITABLE = ("/tmp", "/dev/shm")  # noqa: S108 - the box's, not the machine's
 CODE, OUT = "/pausefl-app", "/pausefl-out"
 """Where the code of an app lies in a box with rooms, and where a room's row and words are written."""
@@ -159,6 +161,14 @@ def next_fork_enters_new_processes(own: int) -> None:
     _call("unshare", _NEW_PIDS)
 
 
+def same_number_for_next_process() -> None:
+    """Let the next process have the same number as the last one: else it would count what rooms have started."""
+    try:
+        _write("/proc/sys/kernel/ns_last_pid", "100")
+    except OSError:
+        return  # the machine does not offer it, or this is no box
+
+
 def prepare_rooms(size: int) -> None:
     """Make the folder for what comes out of rooms, a row of so many bytes and some words; and copy what rooms show.
 
@@ -193,7 +203,7 @@ def enter_room(memory: int | None) -> None:
     _call("unshare", _NEW_MOUNTS)
     for place in WRITABLE:
         _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _ROOM_FOLDERS)
-    for place in ("/proc", OUT):
+    for place in ("/proc", OUT, "/dev/zero"):  # memory that is mapped from the last one is numbered for the machine
         _call("umount2", place.encode(), _DETACH)
     for place in ("/proc", _PROCESSORS):
         if Path(place).exists():
@@ -408,10 +418,13 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
     if bound:
         rules[calls["set_processors"]] = [refuse]
     if alone:
-        kept = ("madvise", "fcntl", "ioctl")  # as they are above
+        kept = ("fcntl", "ioctl")  # as they are above
         rules = {calls[name]: rules[calls[name]] for name in kept} | {number: [allow] for number in calls["alone"]}
         rules |= {_CLONE3: [unknown], calls["statx"]: [unknown]}  # the C library then takes clone and fstatat
         rules[calls["clone"]] = [word[0], (any_bit, 0, 2, _THREAD), (any_bit, 1, 0, _WITH_NUMBER), allow, refuse]
+        count = len(_ADVICES)
+        among = [(equal, count - place, 0, advice) for place, advice in enumerate(_ADVICES)]
+        rules[calls["madvise"]] = [word[4], *among, refuse, allow]
         rules[calls["mmap"]] = [word[6], (mask, 0, 0, _SHARED_MEMORY), (equal, 0, 1, _SHARED_MEMORY), refuse, allow]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls

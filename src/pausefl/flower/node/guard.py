@@ -46,6 +46,9 @@ end all its processes; and after how many seconds an answer leaves for which no 
 RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, Context], dict[str, Tensor]]
 """Lets an app train on each record by itself, and returns a row for each."""
 
+_NUMBERS_A_SECOND = 5e7
+"""Of rows that are clipped and added up: half of what was seen."""
+
 _LAST_WORDS, _COPIES = 300, 7
 """Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
 
@@ -193,7 +196,8 @@ class Guard:
             return False
         try:
             _, model = arrays_in(message.content)
-            kind = read_owner(self.owner).mechanism.name
+            owner = read_owner(self.owner)
+            kind = owner.mechanism.name
         except Exception:
             return False  # no request to train, or one that the gate refuses
         if model and kind != self.noise.mechanism:
@@ -201,6 +205,8 @@ class Guard:
             log(ERROR, text, kind, self.noise.mechanism)
             return True
         seconds, most = self.noise.seconds(model), self._third / 2
+        if owner.rows:  # each row is clipped and added up in this time, too
+            seconds += owner.examples * sum(tensor.size for tensor in model.values()) / _NUMBERS_A_SECOND
         if seconds <= most:
             return False
         text = "pausefl: the noise for a model of %d tensors takes about %.1f seconds, but must take at most %.1f; %s"
