@@ -427,7 +427,7 @@ def test_long_lines_code_out_of_sight_and_letters_in_comments_and_prose_are_mark
 
 
 def test_the_example_can_be_reviewed() -> None:
-    """The owner's page tries it; its marks are named there, and deploy.py, which is no part of the app, has one, too."""
+    """The owner's page tries it; its marks are named there."""
     folder = Path(__file__).parents[3] / "examples" / "flower-digits"
     bundle = load_bundle(folder)
     marked = [name for name, content in bundle.files.items() if text_marks(name, content)]

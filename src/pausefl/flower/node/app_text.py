@@ -42,8 +42,8 @@ def is_prose(name: str) -> bool:
 _TELLING = frozenset(
     (
         "eval", "exec", "compile", "__import__", "importlib", "pickle", "marshal", "shelve", "dill", "joblib",
-        "allow_pickle", "unsafe_load", "load_module", "time", "datetime", "perf_counter", "monotonic", "sleep", "ctypes",
-        "cffi", "mmap", "gc", "inspect", "__code__", "_getframe", "modules", "resource",
+        "allow_pickle", "unsafe_load", "load_module", "time", "datetime", "perf_counter", "monotonic", "sleep",
+        "ctypes", "cffi", "mmap", "gc", "inspect", "__code__", "_getframe", "modules", "resource",
     )
 )  # fmt: skip
 """Words in the code of an app by which a server's code could run, or by which one record could tell another something:
