@@ -48,6 +48,10 @@ _SPARE, _SPARE_EACH = 1 << 24, 200
 _TAKEN_EACH, _TAKEN_TENSOR = 64, 2048
 """Bytes more for each number and each tensor, to take over what training returns: one that fails returns nothing."""
 
+_PACKAGES = 1 << 29
+"""Bytes for the packages of an app that gets one record at a time: they are loaded after the charge, outside of the
+process that works on a record, and a large record must not be what they are lacking for."""
+
 _TINY = {"one": np.zeros(2)}
 _ONE = Layers.of(_TINY)
 """A model on which is tried whether anything can be released."""
@@ -190,7 +194,7 @@ class Gate:
         """Return how many bytes the rows of all records take, and one record on its way, if pausefl hands them out."""
         if self._owner.records is None:
             return 0
-        return self._owner.examples * sum(tensor.nbytes for tensor in model.values()) + 3 * MOST_BYTES
+        return self._owner.examples * sum(tensor.nbytes for tensor in model.values()) + 3 * MOST_BYTES + _PACKAGES
 
     def _unchanged(self, model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
         """Return the update of a training that changed nothing."""

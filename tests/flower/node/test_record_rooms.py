@@ -123,6 +123,7 @@ FAILURES = {
     "no message": "return 5",
     "whole numbers": "return added(message, 1.0, b=Array(np.zeros(10, dtype=complex)))",
     "many words": "print('x' * (1 << 22)); raise ValueError",
+    "no room left for the row": "[os.write(1, bytes(4096)) for _ in range(999)]",
     "closed files": "os.closerange(0, 64); raise ValueError",
     "no room on its row": "os.ftruncate(4, 1); raise ValueError",
     "no app": "app._registered_funcs.clear(); raise SystemExit",

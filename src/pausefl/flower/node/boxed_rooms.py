@@ -131,7 +131,9 @@ def _in_room(work: Callable[[DataRecord], bytes], files: list[int], memory: int 
         with os.fdopen(_GIVEN, "rb") as file:
             name, data = unpack(file.read(), 2)
         row = work(DataRecord(bytes(data), bytes(name).decode(errors="surrogateescape")))
-        os.pwrite(_ROW, row, 0)
+        written = 0
+        while written < len(row):  # a call may write a part
+            written += os.pwrite(_ROW, row[written:], written)
         code = 0
     except BaseException:
         with suppress(BaseException):

@@ -147,19 +147,28 @@ def _row(
     # Memory of its own for each record: an open file that two processes have in common has a place that both can move.
     with _memory("record") as given:
         with os.fdopen(os.dup(given), "wb") as file:
-            file.write(pack(record.name.encode(errors="surrogateescape"), record.data))
+            for part in (record.name.encode(errors="surrogateescape"), record.data):
+                file.write(struct.pack("!Q", len(part)))
+                file.write(part)  # by itself: packed with the rest it would take its memory twice
         os.lseek(given, 0, os.SEEK_SET)
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(given, fcntl.F_ADD_SEALS, seals)
         socket.send_fds(channel, [struct.pack("!d", seconds)], [given])
     told, files = _told(channel, seconds + _PATIENCE)
     try:
-        row, words = (os.pread(handle, most, 0) for handle, most in zip(files, (size, _MOST_WORDS), strict=True))
+        row, words = (_read(handle, most) for handle, most in zip(files, (size, _MOST_WORDS), strict=True))
     finally:
         for handle in files:
             os.close(handle)
     hear(words + b"\n")
     return row if told == DONE and len(row) == size else None
+
+
+def _read(handle: int, most: int) -> bytes:
+    """Return what a room has written, up to so many bytes; one call reads 2 GiB at most."""
+    with os.fdopen(os.dup(handle), "rb") as file:
+        file.seek(0)
+        return file.read(most)
 
 
 def _told(channel: socket.socket, seconds: float) -> tuple[bytes, list[int]]:
