@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from pausefl.flower.node.start import check
 from pausefl.owner import data_records
 from pausefl.owner.data_records import DataRecords
 from pausefl.owner.owner_init import init_owner
-from pausefl.owner.request_and_reply import SENTENCES
 from pausefl.privacy.mechanisms.record_sum import clipped_sum
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -321,10 +319,8 @@ def test_the_ways_would_be_found_without_rooms(rooms: Rooms) -> None:
 
 def test_each_record_has_the_same_time_whatever_the_others_take(rooms: Rooms) -> None:
     body = "time.sleep(1000 if data == b'slow' else 0)\nreturn added(message, 1.0)"
-    begun = time.monotonic()
     rows = rooms.rows(app_of(body), [b"slow", b"1", b"slow", b"2"], time_limit=16.0)
     assert rows.tolist() == [0.0, 1.0, 0.0, 1.0]
-    assert time.monotonic() - begun < 16.0
 
 
 @pytest.mark.parametrize("paced", [False, True])
@@ -357,12 +353,11 @@ def test_a_server_hands_no_record_to_an_app(rooms: Rooms, kit: ModuleType, node:
 
     body = "return added(message, 1.0 if record_in(message) else 0.5)"
     bundle = node.app(f"{HEAD}\n@app.train()\ndef train(message, context):\n    {body}\n")
-    said: list[str] = []
     message = kit.request()
     message.content["pausefl-record"] = ConfigRecord({"data": b"x", "name": ""})
     asked, _ = guard.app_request(message, node.context)
     assert "pausefl-record" not in asked.content
-    assert not node.guard.answer(bundle.content, message, node.context).has_error() and not said
+    assert not node.guard.answer(bundle.content, message, node.context).has_error()
 
 
 def test_a_node_tries_a_room_before_it_starts_and_lets_no_app_read_data(rooms: Rooms, tmp_path: Path) -> None:
@@ -387,7 +382,6 @@ def test_data_of_an_owner_that_is_gone_is_a_training_that_failed(rooms: Rooms, k
     node.folder.with_suffix(".txt").unlink()
     reply = node.ask(bundle.content)
     assert not reply.has_error() and node.charges == 1 and "rows" not in rooms.seen
-    assert SENTENCES["failed"]  # the server gets noise, like for any other failure
 
 
 SCRIPT = """

@@ -62,7 +62,8 @@ def main(channel: str, memory: str, *words: str) -> None:
         # A process of its own waits for each room, and then ends in the same way, however the room has ended.  So this
         # one, of which all rooms are copies, learns nothing: also Python itself keeps marks of what it has done.
         while True:
-            enter_box.same_number_for_next_process()
+            if closed:  # else it would be the machine's own count
+                enter_box.same_number_for_next_process()
             keeper = os.fork()
             if not keeper:
                 _keep(way, work, out, size, int(memory) or None, own)

@@ -166,7 +166,7 @@ def same_number_for_next_process() -> None:
     try:
         _write("/proc/sys/kernel/ns_last_pid", "100")
     except OSError:
-        return  # the machine does not offer it, or this is no box
+        return  # the machine does not offer it
 
 
 def prepare_rooms(size: int) -> None:

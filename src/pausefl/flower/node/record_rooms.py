@@ -1,6 +1,6 @@
 """A room for each record: the app trains on one record at a time, in a process that sees no other; seen from outside.
 
-What a row holds then follows from its own record, from the model and from the app's settings, whatever the app does:
+What a row holds then follows from its own record, from the model and from the app's settings:
 there is nothing of another record in its reach.  The box is one for the whole training.  In it a process of our own,
 which runs no code of the app and never reads a record, starts a process for each record, in a room of its own.
 """
