@@ -720,14 +720,22 @@ fails, mechanism = sys.argv[2] == "fails", eval(sys.argv[3])
 state = 1 << 25 if sys.argv[2] == "keeps a state" else 0
 ledger = make_ledger(Path(sys.argv[1]) / "ledger.db")
 records = 5000 if mechanism.guarantee.unit == "record" else 1
+one_by_one = sys.argv[2].endswith("one by one")
 owner = Owner(
     name="a", ledger=ledger.path, ledger_id=ledger.id, schedule=FixedHorizon(8.0, 4), mechanism=mechanism,
-    examples=records,
+    examples=records, records=Path(sys.argv[1], "data") if one_by_one else None,
 )
 model = {"w": np.zeros(int(sys.argv[4]), dtype=np.float32)}
 
+def each():
+    for number in range(records):
+        yield {"w": np.full(len(model["w"]), number, np.float32)} if number % 2 else None
+
 def train():
     global before
+    if one_by_one:
+        before = peak()
+        return each(), {}
     rows = np.ones((records, len(model["w"])), dtype=np.float32)
     before = peak()
     if fails:
@@ -762,7 +770,7 @@ def test_no_more_memory_is_needed_after_the_charge_than_before_it(
     assert after <= before + 1.0  # MiB
 
 
-@pytest.mark.parametrize("training", ["works", "fails"])
+@pytest.mark.parametrize("training", ["works", "fails", "one by one"])
 def test_no_more_memory_is_needed_after_the_charge_where_records_are_protected(tmp_path: Path, training: str) -> None:
     said = subprocess.run(
         [sys.executable, "-c", _PEAKS, str(tmp_path), training, "Gaussian(l2=1.0, delta=1e-6, unit='record')", "2410"],

@@ -19,6 +19,7 @@ from pausefl.owner.model_update import rounding_share
 from pausefl.owner.owner_file import Owner
 from pausefl.owner.request_and_reply import Reply, TrainingRequest
 from pausefl.privacy import FixedHorizon, Gaussian, Layers, SecureNoise, SqliteLedger
+from pausefl.privacy.mechanisms.record_sum import clipped_sum
 
 MODEL = {"w": np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype(np.float32), "b": np.full(3, 0.1)}
 RECORDS = 7
@@ -51,6 +52,48 @@ def raising(error: BaseException) -> Any:
         raise error
 
     return train
+
+
+def test_rows_that_come_one_by_one_make_the_same_sum(tmp_path: Path) -> None:
+    """Where pausefl cuts the data; at this epsilon the noise is far below a hundredth."""
+    loud = replace(owner_in(tmp_path / "owner"), schedule=FixedHorizon(8e5, 1), records=tmp_path / "data")
+    table = np.random.default_rng(1).standard_normal((RECORDS, 15)) * 0.3
+    tables = {"w": table[:, :12].reshape(-1, 4, 3).astype(np.float32), "b": table[:, 12:]}
+    tables["w"][2], tables["b"][2] = 0.0, 0.0
+    wanted = clipped_sum(tables, 0.2, RECORDS, Layers.of(MODEL)) / RECORDS
+    closed = []
+
+    def each(count: int) -> Any:
+        try:
+            for number in range(count):
+                yield None if number == 2 else {name: rows[number % RECORDS] for name, rows in tables.items()}
+        finally:
+            closed.append(count)
+
+    reply = asked(loud, lambda: (each(RECORDS), {}), clip=0.2)
+    found = np.concatenate([np.ravel(reply.arrays[name] - MODEL[name]) for name in MODEL])
+    np.testing.assert_allclose(found, wanted, atol=0.01)
+    assert np.abs(wanted).max() > 0.03 and closed == [RECORDS]
+
+
+@pytest.mark.parametrize("kind", ["one too many", "another shape", "an error"])
+def test_rows_that_come_one_by_one_and_fail_leave_nothing_of_the_others(tmp_path: Path, kind: str) -> None:
+    loud = replace(owner_in(tmp_path / "owner"), schedule=FixedHorizon(8e5, 1), records=tmp_path / "data")
+    closed = []
+
+    def each() -> Any:
+        try:
+            yield {name: np.full(tensor.shape, 5.0, tensor.dtype) for name, tensor in MODEL.items()}
+            if kind == "an error":
+                raise ValueError
+            for _ in range(RECORDS):
+                yield {**MODEL, "b": np.zeros(4)} if kind == "another shape" else MODEL
+        finally:
+            closed.append(kind)
+
+    reply = asked(loud, lambda: (each(), {}))
+    assert closed == [kind]
+    assert max(np.abs(reply.arrays[name] - MODEL[name]).max() for name in MODEL) < 0.01
 
 
 APPS: dict[str, Any] = {

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from pausefl.errors import InvalidValueError
 from pausefl.privacy import Gaussian, Laplace, Layers, SecureNoise, SimulatedNoise
 from pausefl.privacy.mechanisms import record_sum
-from pausefl.privacy.mechanisms.record_sum import clipped_sum
+from pausefl.privacy.mechanisms.record_sum import RecordSum, clipped_sum
 
 RECORD = Gaussian(l2=1.0, delta=1e-5, unit="record")
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -45,6 +45,12 @@ def test_sums_are_exact_in_any_order_and_any_blocks(monkeypatch):
     np.testing.assert_array_equal(clipped_sum(rows[rng.permutation(500)], 1.0, 500), whole)
     monkeypatch.setattr(record_sum, "_BLOCK", 20)
     np.testing.assert_array_equal(clipped_sum(rows, 1.0, 500), whole)
+    one_by_one = RecordSum(7, 1.0, 500)
+    for row in rows:
+        one_by_one.add([row[np.newaxis, :3], row[np.newaxis, 3:]])
+    np.testing.assert_array_equal(one_by_one.value, whole)
+    with pytest.raises(InvalidValueError, match="records is 501, but must be at most 500"):
+        one_by_one.add([rows[:1]])
     clipped = rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
     np.testing.assert_allclose(whole, clipped.sum(axis=0), rtol=1e-6)
 
@@ -57,6 +63,28 @@ def test_each_row_keeps_the_clip_and_its_direction():
         if scale >= 1.0:
             np.testing.assert_allclose(total, [0.6, 0.8], rtol=1e-8)
     np.testing.assert_allclose(clipped_sum(row * 0.1, 1.0, 1), [0.3, 0.4], rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_long_row_keeps_the_clip_however_it_lies_in_memory(order):
+    """One large number and ten million small ones: added up one after the other, the small ones would be lost."""
+    rows = np.full((2, 20_000_000), 1e-8, order=order)
+    rows[:, 0] = 1.0
+    total = RecordSum(rows.shape[1], 0.5, 2)
+    total.add([rows])
+    halves = total.value / 2.0
+    assert math.fsum(np.square(halves).reshape(-1, 1000).sum(axis=1)) <= 0.25 * (1.0 - 2.0**-31)
+
+
+def test_a_sum_that_was_clipped_to_more_is_not_released():
+    wide = Gaussian(l2=2.0, delta=1e-5, unit="record").record_sum(3, 5)
+    noise = SimulatedNoise(np.random.default_rng(0))
+    with pytest.raises(InvalidValueError, match="bound of the sum is 2"):
+        RECORD.release_sum(wide, np.zeros(3), 1.0, noise)
+    assert RECORD.release_sum(RECORD.record_sum(3, 5, clip=0.1), np.zeros(3), 1.0, noise).dimension == 3
+    for call in (lambda one: one.record_sum(3, 5), lambda one: one.release_sum(wide, np.zeros(3), 1.0, noise)):
+        with pytest.raises(InvalidValueError, match="'record' here"):
+            call(Gaussian(l2=2.0, delta=1e-5))
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])

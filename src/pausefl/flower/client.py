@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from logging import DEBUG, ERROR, INFO, WARNING, getLogger
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ from pausefl.flower.protocol import (
 )
 from pausefl.flower.simulation import in_simulation
 from pausefl.owner.data_records import DataRecords, records_of
-from pausefl.owner.gate import Gate, Numbers, Train, measured, rehearse
-from pausefl.owner.model_update import empty_rows, put_row
+from pausefl.owner.gate import Gate, Numbers, Rows, Train, measured, rehearse
+from pausefl.owner.model_update import row_of
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Refused, Reply, TrainingRequest, refusing
+from pausefl.owner.training_leftovers import run_and_undo
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 _VARIABLE = "PAUSEFL_OWNER"
@@ -135,10 +137,13 @@ class PrivateUpdate:
             key, model = arrays_in(msg.content)
             require(key not in (RECORD, METRICS), "array record", key, "another name", "name it 'arrays'")
 
-        def train() -> tuple[dict[str, Tensor], Numbers]:
+        def rows(path: Path) -> Rows:
+            with records_of(path, owner.examples) as records:
+                yield from self._rows(records, model, app, msg, context)
+
+        def train() -> tuple[dict[str, Tensor] | Rows, Numbers]:
             if owner.records is not None:
-                with records_of(owner.records, owner.examples) as records:
-                    return self._rows(records, model, app, msg, context), {}
+                return rows(owner.records), {}
             answer = _asked(app, msg, context)
             return arrays_in(answer)[1], _numbers(answer)
 
@@ -154,20 +159,23 @@ class PrivateUpdate:
 
     def _rows(
         self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context
-    ) -> dict[str, Tensor]:  # fmt: skip
-        """Let the app train on each record by itself, and return a row for each; zeros where it fails."""
-        rows, failed = empty_rows(model, len(records)), 0
-        for number, record in enumerate(records):
+    ) -> Rows:  # fmt: skip
+        """Let the app train on each record by itself, and hand on a row for each; None where it fails."""
+        failed = 0
+        for record in records:
+            row = None
             try:
                 if record is None:
                     raise ValueError("the record is too long, or cannot be read")
-                asked = with_record(msg, record)
-                put_row(rows, number, arrays_in(_asked(app, asked, replace(context, state=RecordDict())))[1])
+                asked, own = with_record(msg, record), replace(context, state=RecordDict())
+                # Undone for each record: what one leaves behind, a timer say, is not for the next one.
+                answer = run_and_undo(partial(_asked, app, asked, own))
+                row = row_of(model, arrays_in(answer)[1])
             except BaseException as error:  # also an exit: no single record may end the training
                 failed += 1
                 log(DEBUG, "pausefl: the app failed for a record", exc_info=error)
+            yield row
         tell_trained(failed, len(records))
-        return rows
 
 
 def tell_trained(failed: int, records: int) -> None:

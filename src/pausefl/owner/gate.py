@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import mmap
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pausefl.errors import AlreadyReservedError, BudgetExceededError, PauseError, is_finite, require
+from pausefl.errors import AlreadyReservedError, BudgetExceededError, InvalidValueError, PauseError, is_finite, require
 from pausefl.owner.data_records import MOST_BYTES
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import charging, note_head, open_ledger, require_name
@@ -26,18 +26,22 @@ from pausefl.owner.request_and_reply import SECONDS, WEIGHT, Refused, Reply, Tra
 from pausefl.owner.training_leftovers import run_and_undo
 from pausefl.privacy import Layers, SecureNoise, SqliteLedger
 from pausefl.privacy.ledger.charge import Charge, Reservation, alone_epsilon, outlook
+from pausefl.privacy.mechanisms.record_sum import RecordSum
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 Numbers: TypeAlias = Mapping[str, object]
 """What an app calls its metrics."""
-Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor], Numbers]]
+Rows: TypeAlias = Generator[Mapping[str, Tensor] | None, None, None]
+"""Trains on one record after the other: what each adds to the model, or None for one that adds nothing."""
+Train: TypeAlias = Callable[[], tuple[Mapping[str, Tensor] | Rows, Numbers]]
 """Trains, and returns all tensors of the model, changed, and the app's numbers.
 
 Where single records are protected, each tensor has one dimension more: a row for each record, with what it adds; unless
-the owner lets the app clip them.
+the owner lets the app clip them.  Where pausefl cuts the data into records, the rows come one by one.
 """
 
-_Trained: TypeAlias = tuple[dict[str, Tensor], dict[str, int | float]]
+_Update: TypeAlias = dict[str, Tensor] | RecordSum
+_Trained: TypeAlias = tuple[_Update, dict[str, int | float]]
 """What training changed, and the numbers of the app that may leave."""
 
 _LOG = logging.getLogger("pausefl")
@@ -47,6 +51,9 @@ _SPARE, _SPARE_EACH = 1 << 24, 200
 
 _TAKEN_EACH, _TAKEN_TENSOR = 64, 2048
 """Bytes more for each number and each tensor, to take over what training returns: one that fails returns nothing."""
+
+_ROW_EACH = 64
+"""Bytes for each number of a row, where rows come one by one: to read, clip and add it."""
 
 _PACKAGES = 1 << 29
 """Bytes for the packages of an app that gets one record at a time: they are loaded after the charge, outside of the
@@ -133,8 +140,8 @@ class Gate:
         # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
         # memory, disk and descriptors by an amount that depends on the data.
         with refusing("unready", PauseError, OSError, MemoryError):
-            unchanged = self._unchanged(model, layers)
-            taken = _touched(_TAKEN_EACH * size + _TAKEN_TENSOR * len(model) + more_memory + self._rows_size(model))
+            unchanged, total = (self._unchanged(model, layers, request.clip) for _ in range(2))
+            taken = _touched(_TAKEN_EACH * size + _TAKEN_TENSOR * len(model) + more_memory + self._record_size(model))
             spare = _touched(_SPARE + _SPARE_EACH * dimension)
             tried = max(1.0, mechanism.least_epsilon)
             released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
@@ -168,7 +175,7 @@ class Gate:
                 ahead = self._ahead(dimension)
                 del taken
                 start = time.monotonic()
-                trained = self._trained(train, model, layers)
+                trained = self._trained(train, model, layers, total)
                 seconds = float(f"{max(time.monotonic() - start, 1e-3):.2g}") if SECONDS in owner.allow else None
                 update, numbers = self._held(hold, trained) or (unchanged, _allowed(owner, {}))
                 del spare
@@ -190,14 +197,17 @@ class Gate:
         require(request.round >= 1, "round", request.round, "1 or more", "count rounds from 1")
         return layers
 
-    def _rows_size(self, model: Mapping[str, Tensor]) -> int:
-        """Return how many bytes the rows of all records take, and one record on its way, if pausefl hands them out."""
+    def _record_size(self, model: Mapping[str, Tensor]) -> int:
+        """Return how many bytes one record on its way takes, and its row, if pausefl hands out records."""
         if self._owner.records is None:
             return 0
-        return self._owner.examples * sum(tensor.nbytes for tensor in model.values()) + 3 * MOST_BYTES + _PACKAGES
+        return _ROW_EACH * sum(tensor.size for tensor in model.values()) + 3 * MOST_BYTES + _PACKAGES
 
-    def _unchanged(self, model: Mapping[str, Tensor], layers: Layers) -> dict[str, Tensor]:
+    def _unchanged(self, model: Mapping[str, Tensor], layers: Layers, clip: float | None = None) -> _Update:
         """Return the update of a training that changed nothing."""
+        if self._owner.records is not None:
+            dimension = sum(model[name].size for name in layers.released())
+            return self._owner.mechanism.record_sum(dimension, self._owner.examples, clip)
         zeros = difference(model, model, layers)
         if self._owner.rows:
             return {name: tensor[np.newaxis].astype(model[name].dtype) for name, tensor in zeros.items()}
@@ -242,11 +252,24 @@ class Gate:
             return None
         return trained
 
-    def _trained(self, train: Train, model: Mapping[str, Tensor], layers: Layers) -> _Trained | None:
-        """Return what training changed, and its allowed numbers; None if it failed, whatever happened."""
+    def _trained(self, train: Train, model: Mapping[str, Tensor], layers: Layers, total: _Update) -> _Trained | None:
+        """Return what training changed, and its allowed numbers; None if it failed, whatever happened.
+
+        Rows that come one by one are clipped and added to ``total``, and none of them is kept.
+        """
+
+        def trained() -> tuple[Mapping[str, Tensor] | RecordSum, Numbers]:
+            tensors, told = train()
+            if isinstance(tensors, Mapping):
+                return tensors, told
+            with closing(tensors):
+                return _sum_of(tensors, total, model, layers), told
+
         try:
-            tensors, told = run_and_undo(train)
+            tensors, told = run_and_undo(trained)
             with np.errstate(all="ignore"):
+                if isinstance(tensors, RecordSum):
+                    return tensors, _allowed(self._owner, told)
                 if self._owner.rows:
                     update = contributions(model, tensors, layers, self._owner.examples)
                 else:
@@ -257,6 +280,19 @@ class Gate:
         except BaseException as error:  # also Ctrl-C: an app can raise it like any other
             _tell(self._log, "pausefl: training failed; an unchanged model is noised and sent instead", error)
         return None
+
+
+def _sum_of(rows: Rows, total: _Update, model: Mapping[str, Tensor], layers: Layers) -> RecordSum:
+    """Add each row to the total as it comes; one that adds nothing takes the same time."""
+    if not isinstance(total, RecordSum):
+        raise InvalidValueError("rows come one by one, but must come together where records.path is not set")
+    nothing = {name: np.zeros_like(tensor) for name, tensor in model.items()}
+    for row in rows:
+        table = {name: tensor[np.newaxis] for name, tensor in (nothing if row is None else row).items()}
+        with np.errstate(all="ignore"):
+            added = contributions(model, table, layers, 1)
+            total.add([added[name] for name in layers.released()])
+    return total
 
 
 def _touched(size: int) -> npt.NDArray[np.uint8]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pausefl.errors import InvalidValueError, require, shown
 from pausefl.privacy import Layers, Mechanism, Noise
+from pausefl.privacy.mechanisms.record_sum import RecordSum
 from pausefl.privacy.mechanisms.tensor_rules import Tensor, checked_tensors, narrowed
 from pausefl.types import Epsilon
 
@@ -99,32 +100,28 @@ def contributions(
     return {name: rows.astype(model[name].dtype, copy=False) for name, rows in zip(names, tensors, strict=True)}
 
 
-def empty_rows(model: Mapping[str, Tensor], records: int) -> dict[str, Tensor]:
-    """Return rows of zeros, one for each record: what records add that an app fails for."""
-    # Written to: memory that is there only when a row is put down would depend on how many records did not fail.
-    return {name: np.full((records, *tensor.shape), 0, tensor.dtype) for name, tensor in model.items()}
-
-
-def put_row(rows: Mapping[str, Tensor], number: int, added: Mapping[str, Tensor]) -> None:
-    """Write down what one record adds to the model; refuse other names or shapes, and change nothing then."""
-    _check_names(rows, added)
-    for name, tensor in added.items():
-        same = tensor.shape == rows[name].shape[1:]
-        require(same, f"tensor {shown(name)}", tensor.shape, f"{rows[name].shape[1:]}", "return the model's shape")
-    for name, tensor in added.items():
-        rows[name][number] = tensor
+def row_of(model: Mapping[str, Tensor], added: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what one record adds to the model, in the model's types; refuse other names or shapes."""
+    _check_names(model, added)
+    for name, old in model.items():
+        same = added[name].shape == old.shape
+        require(same, f"tensor {shown(name)}", added[name].shape, f"{old.shape}", "return the model's shape")
+    return {name: added[name].astype(old.dtype, copy=False) for name, old in model.items()}
 
 
 def released(
-    model: Mapping[str, Tensor], update: Mapping[str, Tensor], layers: Layers, mechanism: Mechanism,
+    model: Mapping[str, Tensor], update: Mapping[str, Tensor] | RecordSum, layers: Layers, mechanism: Mechanism,
     epsilon: Epsilon, noise: Noise, *, clip: float | None = None, count: int = 1, rows: bool = False,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return model + noised update, clipped tighter if asked; tensors that stay local come back as they were sent.
 
-    Where single records are protected, ``update`` has a row for each, and their sum is divided by ``count``; without
-    ``rows`` the app has done that already.
+    Where single records are protected, ``update`` is the sum of what they add, or has a row for each, and the sum of
+    these is divided by ``count``; without ``rows`` the app has done that already.
     """
-    if rows:
+    if isinstance(update, RecordSum):
+        like = {name: model[name] for name in layers.released()}
+        made = mechanism.release_sum(update, like, epsilon, noise, layers=layers)
+    elif rows:
         made = mechanism.release_records(dict(update), count, epsilon, noise, layers=layers, clip=clip)
     elif mechanism.guarantee.unit == "record":
         share = rounding_share(model, layers, mechanism.guarantee.bound, count)

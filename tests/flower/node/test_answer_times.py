@@ -10,6 +10,7 @@ import os
 import time
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ from pausefl.owner import gate as gating
 from pausefl.owner.kept_replies import Place
 from pausefl.owner.ledger_identity import retire_for_ever
 from pausefl.owner.owner_file import read_owner
+from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Reply
 from pausefl.privacy import Gaussian, SqliteLedger
 
@@ -308,6 +310,23 @@ def test_a_model_of_many_tensors_or_long_names_might_take_too_long(
         asked.content["arrays"] = ArrayRecord({name: Array(np.zeros(1, dtype=np.float32)) for name in names})
         guard.answer(node.app().content, asked, node.context, LAUNCHED)
         assert node.charges == charges
+
+
+@pytest.mark.parametrize("by", ["pausefl", "the app"])
+def test_rows_that_take_too_long_to_add_up_are_refused(
+    by: str, kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between one record and the next, if pausefl hands them over; otherwise in the time of the noise."""
+    (tmp_path / "data").write_bytes(b"1\n" * 10)
+    cut = {"records_from": tmp_path / "data"} if by == "pausefl" else {"records": 10}
+    init_owner(tmp_path / "owner", "clinic", **cut)
+    node = kit.node_of(tmp_path / "owner" / "owner.toml").limited(time_limit=60.0)
+    guard = replace(node.guard, answer_after=90.0, noise=NoiseTime(mechanism="gaussian", each=0.0, tensor=0.0))
+    numbers = 10 * sum(tensor.size for tensor in kit.model().values())
+    most = {"pausefl": (60.0 - 20.0) / 4, "the app": 10.0 / 2}[by]
+    for factor, late in ((0.9, False), (1.1, True)):
+        monkeypatch.setattr(guarding, "_NUMBERS_A_SECOND", numbers / (factor * most))
+        assert guard._is_late(kit.request()) is late
 
 
 def test_the_time_of_noise_is_that_on_one_core(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:

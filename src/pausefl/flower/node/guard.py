@@ -26,11 +26,11 @@ from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
 from pausefl.flower.node.noise_time import NoiseTime
-from pausefl.flower.node.record_rooms import rows_from_rooms
+from pausefl.flower.node.record_rooms import rows_from_rooms, time_between
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.data_records import DataRecords
-from pausefl.owner.gate import Gate, Numbers, Train
+from pausefl.owner.gate import Gate, Numbers, Rows, Train
 from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
@@ -43,8 +43,8 @@ SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
 end all its processes; and after how many seconds an answer leaves for which no app ran."""
 
-RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, Context], dict[str, Tensor]]
-"""Lets an app train on each record by itself, and returns a row for each."""
+RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, Context], Rows]
+"""Lets an app train on each record by itself, and hands on a row for each."""
 
 _NUMBERS_A_SECOND = 5e7
 """Of rows that are clipped and added up: half of what was seen."""
@@ -125,9 +125,7 @@ class Guard:
             rows, by_app = owner.examples if owner.rows else 0, owner.clipped_by == "app"
             return run_boxed(box, bundle, asked, given, rows, mean=by_app, end=self._end(begun))
 
-        def rows(
-            records: DataRecords, model: Mapping[str, Tensor], asked: Message, given: Context
-        ) -> dict[str, Tensor]:
+        def rows(records: DataRecords, model: Mapping[str, Tensor], asked: Message, given: Context) -> Rows:
             box = replace(self.box, data=(), spare_one=self.answer_after > 0.0)
             box.check_folders()
             paced = self.answer_after > 0.0
@@ -205,8 +203,14 @@ class Guard:
             log(ERROR, text, kind, self.noise.mechanism)
             return True
         seconds, most = self.noise.seconds(model), self._third / 2
-        if owner.rows:  # each row is clipped and added up in this time, too
-            seconds += owner.examples * sum(tensor.size for tensor in model.values()) / _NUMBERS_A_SECOND
+        numbers = owner.examples * sum(tensor.size for tensor in model.values()) if owner.rows else 0
+        adding, between = numbers / _NUMBERS_A_SECOND, time_between(self.box.time_limit, paced=True) / 2
+        if owner.records is None:  # all rows are clipped and added up in the time of the noise
+            seconds += adding
+        elif adding > between:  # each is as it comes, before the next record begins
+            text = "pausefl: to add up %d rows takes about %.1f seconds, but must take at most %.1f; %s"
+            log(WARNING, text, owner.examples, adding, between, "raise --time-limit, and --answer-after with it")
+            return True
         if seconds <= most:
             return False
         text = "pausefl: the noise for a model of %d tensors takes about %.1f seconds, but must take at most %.1f; %s"
@@ -274,7 +278,7 @@ class _HeldUpdate(PrivateUpdate):
         self._begins, self._hold, self._rows_in_rooms = begins, hold, rows_in_rooms
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
-        def begun() -> tuple[Mapping[str, Tensor], Numbers]:
+        def begun() -> tuple[Mapping[str, Tensor] | Rows, Numbers]:
             self._begins()
             return train()
 
@@ -282,7 +286,7 @@ class _HeldUpdate(PrivateUpdate):
 
     def _rows(
         self, records: DataRecords, model: Mapping[str, Tensor], app: App, msg: Message, context: Context
-    ) -> dict[str, Tensor]:  # fmt: skip
+    ) -> Rows:  # fmt: skip
         context.state = RecordDict()  # an app that keeps nothing cannot carry one record to another
         return self._rows_in_rooms(records, model, msg, context)
 

@@ -29,7 +29,7 @@ from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, Lines, pack
 from pausefl.owner.data_records import DataRecord, DataRecords
-from pausefl.owner.model_update import empty_rows, put_row
+from pausefl.owner.gate import Rows
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 READY, DONE, FAILED = b"r", b"d", b"f"
@@ -49,15 +49,15 @@ _MOST_WORDS = 4096
 def rows_from_rooms(
     box: Box, bundle: bytes, message: Message, context: Context, model: Mapping[str, Tensor], records: DataRecords,
     *, end: float, paced: bool = False,
-) -> dict[str, Tensor]:  # fmt: skip
-    """Return a row for each record: what the app adds to the model for it; zeros where the app fails.
+) -> Rows:  # fmt: skip
+    """Hand on a row for each record, in a random order: what the app adds to the model for it; None where it fails.
 
     Law: each record has the same time, whatever the others take, so that all of them together end before ``end``.  If
     they are ``paced``, a record also begins at its own time, whatever the others take: an app could ask a clock.
     """
     asked, given = app_request(message, context)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
-    rows, failed, lines = empty_rows(model, len(records)), 0, Lines(lambda line: log(INFO, "app says: %s", line))
+    failed, lines = 0, Lines(lambda line: log(INFO, "app says: %s", line))
     end = min(end, time.monotonic() + box.time_limit)
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
         begun = time.monotonic()
@@ -70,10 +70,10 @@ def rows_from_rooms(
             row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take)
             if row is None or record is None:
                 failed += 1
+                yield None
             else:
-                put_row(rows, number, from_bytes(model, row))
+                yield from_bytes(model, row)
     tell_trained(failed, len(records))
-    return rows
 
 
 def _shuffled(count: int) -> list[int]:
@@ -87,6 +87,11 @@ def seconds_each(seconds: float, records: int, *, paced: bool = False) -> float:
     """Return how long the app may take for one record, by public numbers alone."""
     slot = seconds / records
     return slot - max(_LEAST_BESIDE, (_BESIDE_PACED if paced else _BESIDE) * slot)
+
+
+def time_between(limit: float, *, paced: bool = False) -> float:
+    """Return how much of a time limit is at least left for what happens between records, after all packages loaded."""
+    return (_BESIDE_PACED if paced else _BESIDE) * (limit - _PATIENCE)
 
 
 def check_time(limit: float, records: int, *, paced: bool = False) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from pausefl.errors import is_finite, require
 from pausefl.privacy.mechanisms.noise import Noise
-from pausefl.privacy.mechanisms.record_sum import check_count, clipped_sum, first_record
-from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, pack, unpack
+from pausefl.privacy.mechanisms.record_sum import RecordSum, check_count, first_record, row_size
+from pausefl.privacy.mechanisms.tensor_rules import Layers, Tensor, Update, checked_tensors, pack, unpack
 from pausefl.privacy.schedule import SHAVE
 from pausefl.types import Epsilon, FloatArray
 
@@ -236,7 +236,8 @@ class Mechanism(ABC):
         guarantee = self.guarantee
         fine = guarantee.unit != "record"
         require(fine, "unit", guarantee.unit, "'update' or 'coordinate' here", "call release_records instead")
-        share = self._checked_share(epsilon, clip)
+        self._require_epsilon(epsilon)
+        share = self._share(clip)
         # An app may have made numpy raise where floats overflow or underflow: that would depend on the data.
         with np.errstate(all="ignore"):
             vector = pack(update, layers)
@@ -263,14 +264,45 @@ class Mechanism(ABC):
             layers: The tensors that it must have, and which of them never leave; for a mapping only.
             clip: As for ``release``.
         """
+        tensors = checked_tensors(records, layers, rows=True)
+        total = self.record_sum(row_size(tensors), count, clip)
+        with np.errstate(all="ignore"):
+            total.add(tensors)
+        return self.release_sum(total, first_record(records), epsilon, noise, layers=layers)
+
+    def record_sum(self, dimension: int, count: int, clip: float | None = None) -> RecordSum:
+        """Return an empty sum of what records contribute, to be released with ``release_sum``.
+
+        Args:
+            dimension: How many numbers a record contributes.
+            count: The public number of records.
+            clip: As for ``release``.
+        """
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
-        bound = self.guarantee.bound * self._checked_share(epsilon, clip)
+        return RecordSum(dimension, self.guarantee.bound * self._share(clip), count)
+
+    def release_sum(
+        self, total: RecordSum, like: Update, epsilon: Epsilon, noise: Noise, *, layers: Layers | None = None
+    ) -> Released:
+        """Randomise a sum that this mechanism's ``record_sum`` began, and divide it by its public count.
+
+        Args:
+            total: The sum.
+            like: Has the shape and the type of what leaves; its numbers do not matter.
+            epsilon: What this release may leak.
+            noise: Where the noise comes from.
+            layers: As for ``release``.
+        """
+        fine = self.guarantee.unit == "record"
+        require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
+        self._require_epsilon(epsilon)
+        fine = total.bound <= self.guarantee.bound
+        require(fine, "bound of the sum", total.bound, f"at most {self.guarantee.bound:g}", "begin it with record_sum")
         with np.errstate(all="ignore"):
-            total = clipped_sum(records, bound, count, layers)
-            total = self._randomize(total, float(epsilon), noise)
-            outcome = unpack(total / count, first_record(records), layers)
-        return Released(outcome, float(epsilon), total.size, repr(self), self.guarantee, noise)
+            vector = self._randomize(total.value, float(epsilon), noise)
+            outcome = unpack(vector / total.count, like, layers)
+        return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
 
     def release_mean(
         self, mean: Update, count: int, epsilon: Epsilon, noise: Noise, *,
@@ -292,7 +324,8 @@ class Mechanism(ABC):
         fine = self.guarantee.unit == "record"
         require(fine, "unit", self.guarantee.unit, "'record' here", "call release instead")
         check_count(count)
-        share = self._checked_share(epsilon, clip)
+        self._require_epsilon(epsilon)
+        share = self._share(clip)
         with np.errstate(all="ignore"):
             vector = pack(mean, layers)
             self._tighten(vector, share)
@@ -300,9 +333,8 @@ class Mechanism(ABC):
             outcome = unpack(vector / count, mean, layers)
         return Released(outcome, float(epsilon), vector.size, repr(self), self.guarantee, noise)
 
-    def _checked_share(self, epsilon: Epsilon, clip: float | None) -> float:
+    def _share(self, clip: float | None) -> float:
         """Return which share of the mechanism's own clip is asked for, at most 1; refuse what cannot be done."""
-        self._require_epsilon(epsilon)
         fine = clip is None or (is_finite(clip) and clip > 0.0)
         require(fine, "clip", clip, "a finite number above 0", "leave it out for the mechanism's own clip")
         return 1.0 if clip is None else min(1.0, float(clip) / float(getattr(self, self.clip_field)))
