@@ -6,6 +6,7 @@ import logging
 import math
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -652,3 +653,20 @@ def test_more_records_than_the_owners_file_says_are_a_training_that_failed(clien
     reply = client.ask()
     assert not client.seen and client.charges == 1
     assert max(float(np.abs(array - tools.model()[name]).max()) for name, array in arrays(reply).items()) < 1.0
+
+
+def test_what_one_record_leaves_behind_is_undone_before_the_next(client, tools):
+    """A timer of one would stop the next one, and another way to round would change all other rows."""
+    (client.folder / "data.csv").write_bytes(b"1\n2\n3\n")
+    client.write(with_mechanism(tools, RECORDS).replace("budget = 8.0", "budget = 9e5"))
+    found = []
+
+    def app(msg, context):
+        found.append((signal.getitimer(signal.ITIMER_REAL)[0], sys.getrecursionlimit()))
+        signal.setitimer(signal.ITIMER_REAL, 100.0)
+        sys.setrecursionlimit(5000)
+        return Message(RecordDict({"arrays": tools.record(tools.model())}), reply_to=msg)
+
+    client.app = app
+    assert not client.ask().has_error()
+    assert found == [(0.0, sys.getrecursionlimit())] * 3
