@@ -94,7 +94,7 @@ def test_a_ledger_beside_replies_of_another_is_not_made(tmp_path: Path) -> None:
 def test_a_note_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = make_ledger(tmp_path / "ledger.db").path
     (tmp_path / "ledger.db-replies" / "head").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigError, match="is damaged; run 'pausefl ledger restore LEDGER") as caught:
+    with pytest.raises(ConfigError, match="is damaged; move it away, and run 'pausefl ledger restore LEDGER") as caught:
         read_note(path)
     assert "\n" not in str(caught.value)
 

@@ -243,11 +243,19 @@ def test_a_retirement_is_no_release_of_the_servers_count(ledger: Path, tmp_path:
     assert caught.value.reason == "exhausted"
 
 
-@pytest.mark.parametrize("text", ["", "{}"])
-def test_damaged_notes_are_as_good_as_none(ledger: Path, text: str) -> None:
-    for note in (witness_path(SqliteLedger(ledger).id), note_path(ledger)):
+@pytest.mark.parametrize("text", ["", "{}", "\0" * 200])
+def test_a_damaged_note_tells_nothing(ledger: Path, text: str) -> None:
+    """Whoever sees the second note's file believes that it is asked, and so takes the number from the backup."""
+    witness = witness_path(SqliteLedger(ledger).id)
+    note_path(ledger).write_text(text)
+    assert unready(ledger)
+    assert restore_ledger(ledger, None, 3).head.rows == 3  # the second note agrees
+    for note in (witness, note_path(ledger)):
         note.write_text(text)
         assert unready(ledger)
+    for releases in (None, 3):
+        refused(ledger, "is damaged, so it tells nothing; find N", None, releases)
+    witness.unlink()
     refused(ledger, "nothing here tells whether")
     restore_ledger(ledger, None, 3)
     assert release(ledger, 4).releases == 4

@@ -284,7 +284,7 @@ def test_what_is_given_by_mistake_is_named(
     code, _, error = called(capsys, "owner", "check", tmp_path / "a" / "ledger.db")
     assert code == 2 and "is a database, not a TOML file" in error
     _, told, _ = called(capsys, "owner", "init", tmp_path / "b", "--name", "b / ü")
-    assert f"WARNING: this user has another ledger ({SqliteLedger(tmp_path / 'a' / 'ledger.db').id})" in told
+    assert f"WARNING: this user has another ledger ({SqliteLedger(tmp_path / 'a' / 'ledger.db').id}: 'a' at " in told
     _, more, _ = called(capsys, "owner", "init", tmp_path / "c", "--name", "c")
     assert re.search(rf"2 other ledgers .*: 'b / ü' at '{tmp_path}/b/ledger.db' on \d{{4}}-\d\d-\d\d", more)
     assert re.search(r"ledger backup \S+ b-\d{4}-\d\d-\d\d\.db\n", told)

@@ -319,6 +319,11 @@ def test_a_void_second_note_does_not_vouch_for_a_backup(
     assert not ledger.exists()
     for place in ("service", "other-service"):
         shutil.rmtree(shared / place)  # nobody knows more than the owner now
+    for releases in (None, first):
+        with pytest.raises(ConfigError, match=r"was left behind when the ledger's note moved to .*/service/.*mounted"):
+            restore_ledger(ledger, backup, releases)
+    for left in (shared / "state" / "pausefl" / "ledgers").glob(SqliteLedger(backup).id):
+        left.unlink()
     with pytest.raises(ConfigError, match="nothing here tells"):
         restore_ledger(ledger, backup)
     assert restore_ledger(ledger, backup, first).head.rows == first

@@ -94,7 +94,7 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
-    from pausefl.owner.made_ledgers import other_ledgers_warning, remember, require_new_name
+    from pausefl.owner.made_ledgers import other_ledgers_warning, require_new_name
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
     terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records,
@@ -110,7 +110,6 @@ def init(
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
     require_new_name(name, folder / LEDGER)
     owner = terms(folder, name)
-    remember(owner.ledger_id, owner.name, owner.ledger)
     made = (
         folder,
         folder / FILE,

@@ -93,7 +93,8 @@ def check_newest(ledger: SqliteLedger) -> None:
         # Without rows and with another place, it may be new, and handed over to this user with chown.
         raise ConfigError(
             f"ledger {path} has {ledger.head.rows} rows, but no head is noted in {place}, so it may be an older copy; "
-            f"run this as the node's user; if the second note is lost, {again}"
+            f"run this as the node's user, and mount the disk of the second note, if it has its own; if the second "
+            f"note is lost, {again}"
         )
     if noted.inode != path.stat().st_ino:
         raise ConfigError(

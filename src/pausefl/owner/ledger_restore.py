@@ -10,6 +10,8 @@ from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import require_one_place
 from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import (
+    DamagedNoteError,
+    NotedHead,
     notes_after,
     notes_elsewhere,
     noting,
@@ -33,8 +35,9 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
     It must contain the heads noted beside the replies and outside the folder, and all that a sound ledger in its place
     contains.  Unless the note outside tells that it is the newest, ``releases`` must be the number of releases that
     it holds: how many were made in all, as far as the owner knows.  A note outside that was left behind, when the
-    ledger went to another state folder, does not tell that; those that it leads to are asked, too.  A restore that is
-    refused changes nothing.
+    ledger went to another state folder, does not tell that; those that it leads to are asked, too.  If a note outside
+    is there and tells nothing, this refuses: an owner who sees its file would believe that it was asked.  A restore
+    that is refused changes nothing.
     """
     path = Path(os.path.realpath(path))
     if backup is not None and not backup.is_file():
@@ -71,7 +74,7 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
 
 def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     """Refuse what may have forgotten a release; return whether the ledger in its place is damaged."""
-    note, witness = readable_note(lambda: read_note(path)), readable_note(lambda: read_witness(source.id))
+    note, witness = readable_note(lambda: read_note(path)), _speaking_witness(source.id)
     try:
         if note is not None:
             note.check(source)
@@ -89,7 +92,10 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     if releases is None and not newest:
         note_says = ""
         if witness is not None and witness.head == source.head:
-            note_says = f" (or {count}, if the node has always used {witness_path(source.id).parent}: its note agrees)"
+            note_says = (
+                f" (or {count}, if the node has always used {witness_path(source.id).parent}, and nobody has ever run "
+                "'restore --releases': the second note there agrees)"
+            )
         raise ConfigError(
             f"nothing here tells whether {source.path} is the newest; pass --releases N, the largest N of the lines "
             "'pausefl: charged release N of' with this ledger's name in your node's own log (not of lines that only "
@@ -104,6 +110,27 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
         )
         raise ConfigError(f"releases is {releases}, but {source.path} has {count}; {more}")
     return source.path != path and path.exists() and _is_damaged(path, source)
+
+
+def _speaking_witness(ledger_id: str) -> NotedHead | None:
+    """Return the note outside; refuse one that is there, but cannot tell whether a backup is the newest."""
+    path = witness_path(ledger_id)
+    todo = (
+        "find N, the number of all releases, in your node's own log and not in the backup, move this file away, and "
+        "run this again with --releases N"
+    )
+    try:
+        witness = read_witness(ledger_id)
+    except DamagedNoteError:
+        raise ConfigError(f"the second note {path} is damaged, so it tells nothing; {todo}; {_SPENT}") from None
+    if witness is not None and witness.is_void:
+        *_, (last, place) = [(witness, str(path)), *notes_after(witness)]
+        if last.is_void:
+            raise ConfigError(
+                f"the second note {place} was left behind when the ledger's note moved to {last.place}, where there is "
+                f"none now; put that one back (is its disk mounted?), or if it is lost for good, {todo}; {_SPENT}"
+            )
+    return witness
 
 
 def _is_damaged(path: Path, source: SqliteLedger) -> bool:

@@ -40,11 +40,13 @@ def check_model(model: Mapping[str, Tensor], layers: Layers) -> None:
         "of one tensor or more",
         "let at least one tensor leave",
     )
-    for name in layers.released():
-        deep = model[name].ndim
+    for name, tensor in model.items():  # also those that stay: they are kept with the reply, and sent back
         require(
-            deep <= _MOST_DIMENSIONS, f"dimensions of {shown(name)}", deep, f"at most {_MOST_DIMENSIONS}", "send less"
-        )
+            tensor.ndim <= _MOST_DIMENSIONS, f"dimensions of {shown(name)}", tensor.ndim, f"at most {_MOST_DIMENSIONS}",
+            "send less",
+        )  # fmt: skip
+        require(tensor.size > 0, f"size of {shown(name)}", tensor.size, "1 or more", "leave empty tensors out")
+    for name in layers.released():
         if not np.isfinite(model[name]).all():
             raise InvalidValueError(
                 f"{shown(name)} holds NaN or infinity, but must be finite; send a model with finite numbers"

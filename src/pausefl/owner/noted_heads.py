@@ -242,7 +242,7 @@ def _read(path: Path) -> NotedHead | None:
         return None
     except (ValueError, TypeError, RecursionError):
         raise DamagedNoteError(
-            f"{path} is damaged; run 'pausefl ledger restore LEDGER --releases N' to write it again"
+            f"{path} is damaged; move it away, and run 'pausefl ledger restore LEDGER --releases N' to write it again"
         ) from None
     return note
 

@@ -17,6 +17,7 @@ from pausefl.errors import BudgetExceededError, ConfigError, PauseError, is_fini
 from pausefl.owner.data_records import count_records
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import make_ledger
+from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import NotedHead, noting, read_note, read_witness, write_notes
 from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
@@ -113,6 +114,7 @@ def init_owner(
         require_private_folder(folder, "folder")
         with _alone_in(folder):
             ledger = _ledger(folder)
+            remember(ledger.id, name, ledger.path)
             _write_last(folder / FILE, terms(id=ledger.id))
         sync_folder(folder.absolute().parent)
     except PauseError:

@@ -21,7 +21,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from pausefl.flower.node.box import Box
 from pausefl.flower.node.bundle import Bundle, load_bundle
-from pausefl.flower.node.guard import STATE, Guard
+from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.kept_state import state_in
 from pausefl.flower.node.reviewed_apps import FILE, ReviewedApps
 from pausefl.owner.owner_init import init_owner
 from pausefl.privacy import SqliteLedger
@@ -141,7 +142,8 @@ class Node:
 
 def state_of(node: Node) -> RecordDict:
     """What the app would find in its context: it is kept as bytes."""
-    kept = node.context.state.config_records.get(STATE, {}).get(STATE, b"")
+    [(_, record)] = node.context.state.items()
+    kept = state_in(node.context.state, record["pausefl-state-of"])
     return recorddict_from_proto(RecordBytes.FromString(kept))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.common.serde import recorddict_to_proto
+from flwr.common.serde import context_to_proto, recorddict_to_proto
 from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
 from flwr.supercore.run import Run
@@ -26,7 +26,8 @@ from flwr.supercore.run import Run
 from pausefl.flower.node import executor
 from pausefl.flower.node.box import MOST_STATE, Box, pack, unpack
 from pausefl.flower.node.bundle import load_bundle, sha256
-from pausefl.flower.node.guard import STATE, STATE_OF, Guard
+from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.kept_state import kept_state, state_in
 from pausefl.flower.protocol import Refusal
 from pausefl.owner import gate as gating
 from pausefl.owner.owner_init import init_owner
@@ -180,7 +181,7 @@ def train(message, context):
     owner = node.guard.owner
     owner.write_text(owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
     state = recorddict_to_proto(RecordDict({"kept": ConfigRecord({"patient": 17})})).SerializeToString()
-    with_data.context.state = RecordDict({STATE: ConfigRecord({STATE: state, STATE_OF: sha256(bundle)})})
+    with_data.context.state = kept_state(state, sha256(bundle))
     reply = with_data.ask(bundle, kind="query.rehearsal")
     assert dict(reply.content) == {"pausefl": {"name": "clinic"}}
     assert "state 0 sees the data False" in caplog.text
@@ -401,12 +402,23 @@ def test_a_state_is_not_read_outside_of_the_box_and_not_kept_if_it_is_huge(node:
     body += "return answer(message, changed(message))"
     bundle = node.app(kit.train_in(body))
     node.ask(bundle.content, 1)
-    [(_, record)] = node.context.state.items()
-    kept, of = record[STATE], record[STATE_OF]
-    assert of == bundle.sha256 and isinstance(kept, bytes) and len(kit.state_of(node)["many"]) == 40_000
+    kept = state_in(node.context.state, bundle.sha256)
+    assert len(kit.state_of(node)["many"]) == 40_000
     assert node.ask(bundle.content, 2).has_content()
-    [(_, record)] = node.context.state.items()
-    assert dict(record) == {STATE: kept, STATE_OF: of}
+    assert state_in(node.context.state, bundle.sha256) == kept
+    assert state_in(node.context.state, "another app") == b""
+
+
+@pytest.mark.parametrize(
+    "body", ["context.state['seen'] = ConfigRecord({'b': bytes(1 << 23)})", "raise ValueError", ""]
+)
+def test_what_the_supernode_keeps_has_one_size_whatever_training_did(body: str, node: Any, kit: ModuleType) -> None:
+    """The server decides how much memory the SuperNode has left, and would see whether a state still fits."""
+    bundle = node.app(kit.train_in(f"{body}\nreturn answer(message, changed(message))"))
+    for number in (1, 2):
+        node.ask(bundle.content, number)
+        nothing = replace(node.context, state=kept_state(b"", bundle.sha256))
+        assert context_to_proto(node.context).ByteSize() == context_to_proto(nothing).ByteSize() > MOST_STATE
 
 
 @pytest.mark.parametrize("odd", ["ConfigRecord({'n': 2 ** 64})", "ConfigRecord({'b': bytes(17 << 20)})", "None"])
@@ -425,7 +437,7 @@ def test_a_state_that_cannot_be_read_is_an_empty_one(
 ) -> None:
     logging.getLogger("flwr").propagate = True
     bundle = node.app(kit.train_in("print('STATE', len(context.state))\nreturn answer(message, changed(message))"))
-    node.context.state = RecordDict({STATE: ConfigRecord({STATE: b"\xff" * 100, STATE_OF: bundle.sha256})})
+    node.context.state = kept_state(b"\xff" * 100, bundle.sha256)
     assert node.ask(bundle.content).has_content()
     assert "the kept state of the app cannot be read" in caplog.text and "app says: STATE 0" in caplog.text
     assert "training failed" not in caplog.text

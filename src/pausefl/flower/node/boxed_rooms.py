@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from flwr.app import Context, Message
 from flwr.clientapp.client_app import LoadClientAppError
@@ -42,12 +42,16 @@ from pausefl.flower.node.record_rooms import DONE, FAILED, READY
 from pausefl.flower.protocol import arrays_in, with_record
 from pausefl.owner.data_records import DataRecord
 
+Limits: TypeAlias = tuple[int | None, int]
+"""How many bytes a room can map; and, without that number, how many more than it begins with."""
+
 _GIVEN, _ROW = 3, 4
 """The open files of a room: its record, and where its row goes.  Before them come nothing, and twice the words."""
 
 
-def main(channel: str, memory: str, *words: str) -> None:
+def main(channel: str, memory: str, more_memory: str, *words: str) -> None:
     """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message."""
+    limits = int(memory) or None, int(more_memory)
     with socket.socket(fileno=int(channel)) as way, tempfile.TemporaryDirectory() as folder:
         closed = "closed" in words
         work, size = (_probe, 1) if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
@@ -66,13 +70,13 @@ def main(channel: str, memory: str, *words: str) -> None:
                 enter_box.same_number_for_next_process()
             keeper = os.fork()
             if not keeper:
-                _keep(way, work, out, size, int(memory) or None, own)
+                _keep(way, work, out, size, limits, own)
             if os.waitpid(keeper, 0)[1]:
                 return
 
 
 def _keep(
-    way: socket.socket, work: Callable[[DataRecord], bytes], out: str, size: int, memory: int | None, own: int | None
+    way: socket.socket, work: Callable[[DataRecord], bytes], out: str, size: int, limits: Limits, own: int | None
 ) -> NoReturn:
     """Take one record, make a room for it, and send back what it has written; end with 1 if there is no record left."""
     code = 1
@@ -82,7 +86,7 @@ def _keep(
             # In a file system of ours: the kernel numbers their files for the room, and not for the whole machine.
             files += [os.open(out, os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(2)]
             os.ftruncate(files[1], size)
-            fine = _room(work, files, memory, own, told)
+            fine = _room(work, files, limits, own, told)
             socket.send_fds(way, [DONE if fine else FAILED], files[1:])
             code = 0
     except BaseException:
@@ -99,15 +103,13 @@ def _require_nothing_shared() -> None:
         raise BoxError(f"a package that the app imports shares memory between processes: {shared[0][:200]}")
 
 
-def _room(
-    work: Callable[[DataRecord], bytes], files: list[int], memory: int | None, own: int | None, told: bytes
-) -> bool:
+def _room(work: Callable[[DataRecord], bytes], files: list[int], limits: Limits, own: int | None, told: bytes) -> bool:
     """Run the work on one record in a room; return whether it ended well and in time."""
     if own is not None:
         enter_box.next_fork_enters_new_processes(own)
     child = os.fork()
     if not child:
-        _in_room(work, files, memory, closed=own is not None)
+        _in_room(work, files, limits, closed=own is not None)
     over = os.pidfd_open(child)
     try:
         ended, _, _ = select.select([over], [], [], struct.unpack("!d", told)[0])
@@ -122,13 +124,13 @@ def _room(
     return bool(ended) and status == 0
 
 
-def _in_room(work: Callable[[DataRecord], bytes], files: list[int], memory: int | None, *, closed: bool) -> NoReturn:
+def _in_room(work: Callable[[DataRecord], bytes], files: list[int], limits: Limits, *, closed: bool) -> NoReturn:
     code = 1
     try:
         os.setsid()
         _take(files)
         if closed:
-            enter_box.enter_room(memory)
+            enter_box.enter_room(*limits)
         with os.fdopen(_GIVEN, "rb") as file:
             name, data = unpack(file.read(), 2)
         row = work(DataRecord(bytes(data), bytes(name).decode(errors="surrogateescape")))

@@ -28,7 +28,7 @@ _MOST_TOML, _MOST_DOTS = 1 << 18, 1000  # a key of many parts takes the reader o
 _MOST_STARS = 3
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError,
-    EOFError,
+    EOFError, IndexError,
 )  # fmt: skip
 _UTF8 = 0x800  # the only flag of an entry that is needed
 _SYSTEMS = (0, 3)  # on which Flower builds: DOS and Unix

@@ -132,6 +132,7 @@ def main() -> NoReturn:
 def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     """Build the box, give up all rights, and wait for the command."""
     os.close(life)
+    os.umask(0o022)  # the folders on the way to what is shown are for the box's user, too
     os.set_blocking(alive, False)
     _die_with_first(alive)
     _build(plan["shown"], plan["memory"], own=not plan["user"], blind=plan["blind"], rooms=plan["rooms"])
@@ -190,8 +191,11 @@ def prepare_rooms(size: int) -> None:
     _mount("rooms", OUT, "tmpfs", _NO_SUID | _NO_DEV | _NO_EXEC, f"mode=0700,size={size + _MOST_WORDS},nr_inodes=16")
 
 
-def enter_room(memory: int | None) -> None:
+def enter_room(memory: int | None, more_memory: int) -> None:
     """Enter a new room, give up the last rights, and refuse the calls that lead out.
+
+    It can map ``memory`` bytes; without that number, ``more_memory`` more than what it has now: so that one record
+    drives neither others nor the code of packages out of the machine's memory, and its process ends in a short time.
 
     Law: nothing that this process does afterwards can be found by the first process of another room: no file, no
     process, no number that counts them.  In a room is one process, with threads, and its own folders to write to.
@@ -200,6 +204,7 @@ def enter_room(memory: int | None) -> None:
     if threads != 1:
         raise OSError(errno.EBUSY, f"a package of the machine starts threads in each process, {threads} of them")
     _write("/proc/self/oom_score_adj", "1000")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     _call("unshare", _NEW_MOUNTS)
     for place in WRITABLE:
         _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _ROOM_FOLDERS)
@@ -211,7 +216,7 @@ def enter_room(memory: int | None) -> None:
             _restrict(place, _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
     _restrict(CODE, _READ_ONLY)
     _give_up_rights(None)
-    _close_in(memory, blind=True, bound=True, alone=True)
+    _close_in(memory or pages * resource.getpagesize() + more_memory, blind=True, bound=True, alone=True)
 
 
 def _as_command(command: list[str]) -> NoReturn:

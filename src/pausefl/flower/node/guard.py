@@ -14,19 +14,20 @@ from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.app.metadata import validate_message_type
 from flwr.common.serde import context_to_proto, message_to_proto
 from flwr.supercore import log
 
-from pausefl.errors import InvalidValueError, is_finite, require
+from pausefl.errors import InvalidValueError, PauseError, is_finite, require
 from pausefl.flower.client import NODE_KEY, App, PrivateUpdate
 from pausefl.flower.node.app_request import app_request, check_size
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
+from pausefl.flower.node.kept_state import kept_state, state_in
 from pausefl.flower.node.noise_time import NoiseTime
-from pausefl.flower.node.record_rooms import rows_from_rooms, time_between
+from pausefl.flower.node.record_rooms import check_time, rows_from_rooms, time_between
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.data_records import DataRecords
@@ -35,9 +36,6 @@ from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
-
-STATE, STATE_OF = "pausefl-state", "pausefl-state-of"
-"""The names by which an app's state is kept for its next message, and the app's hash."""
 
 SLACK, QUICK = 15.0, 10.0
 """With ``answer_after``: the seconds it must be above the time limit, for what comes before and after the app, also to
@@ -94,17 +92,19 @@ class Guard:
         return reply
 
     def _is_retired(self) -> bool:
+        """Whether nothing may leave any more; also if that cannot be told, because something was moved or removed."""
         with suppress(Exception):
             owner = read_owner(self.owner)
-            return is_retired(replies_folder(owner.ledger.resolve()), owner.name)
-        return False
+            folder = replies_folder(owner.ledger.resolve())
+            return not folder.is_dir() or is_retired(folder, owner.name)
+        return True
 
     def _answered(self, bundle: bytes | None, message: Message, context: Context, begun: float) -> tuple[Message, bool]:
         """Return the answer, and whether the app ran for it."""
         if bundle is None:
             return refusal(message, "unreviewed"), False
         try:
-            why = self._refuses(bundle, message, context) or self._takes_time(message, begun)
+            why = self._refuses(bundle, message, context) or self._unready() or self._takes_time(message, begun)
         except Exception as error:  # Flower would send its text at once
             log(ERROR, "pausefl: a message cannot be read", exc_info=error)
             why = "bad-request"
@@ -137,7 +137,22 @@ class Guard:
             nonlocal ran
             ran = True
 
-        return _HeldUpdate(begins, lambda: self._hold(begun), rows)(message, context, app), ran
+        reply = _HeldUpdate(begins, lambda: self._hold(begun), rows)(message, context, app)
+        if ran:  # also if it failed: neither the bytes that are kept, nor that there are any, may tell
+            context.state = kept_state(state_in(context.state, sha256(bundle)), sha256(bundle))
+        return reply, ran
+
+    def _unready(self) -> Reason | None:
+        """Refuse records that the owner's file names since the node was started, if they would not be safe now."""
+        try:
+            owner = read_owner(self.owner)
+            if owner.records is not None:
+                replace(self.box, hidden=(*self.box.hidden, owner.records.resolve()))
+                check_time(self.box.time_limit, owner.examples, paced=self.answer_after > 0.0)
+        except PauseError as error:
+            log(ERROR, "pausefl: %s", error)
+            return "unready"
+        return None
 
     def _takes_time(self, message: Message, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
@@ -328,12 +343,9 @@ def run_boxed(
     for this app alone: the server says which runs have one context, also runs of two apps.
     """
     key, model = arrays_in(message.content)
-    kept = context.state.config_records.get(STATE, ConfigRecord())
-    if kept.get(STATE_OF) != sha256(bundle):
-        kept = ConfigRecord()
     asked, given = app_request(message, context)
     known = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
-    request = pack(bundle, *known, bytes(kept.get(STATE, b"")))  # type: ignore[arg-type]
+    request = pack(bundle, *known, state_in(context.state, sha256(bundle)))
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
     command += [word for word, told in (("records", records), ("mean", mean)) if told]
     most = len(pack(b"", b"")) + max(1, records) * size_of(model) + MOST_STATE
@@ -347,9 +359,6 @@ def run_boxed(
         trained, state = unpack(box.run(command, request, most, hear, end=end), 2)
     except BoxError as error:
         raise BoxError("; its last line was: ".join((str(error), *(line[:_LAST_WORDS] for line in said)))) from None
-    if len(state) > MOST_STATE:
-        raise BoxError(f"the app has a state of {len(state)} bytes, but the node keeps at most {MOST_STATE}")
     content = RecordDict({key: record_of(from_bytes(model, trained, records=records > 0))})
-    # One value of bytes, never read outside of the box: reading it can take any time, and memory.
-    context.state = RecordDict({STATE: ConfigRecord({STATE: bytes(state), STATE_OF: sha256(bundle)})})
+    context.state = kept_state(state, sha256(bundle))
     return Message(content, reply_to=message)

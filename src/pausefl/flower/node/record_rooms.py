@@ -28,6 +28,7 @@ from pausefl.flower.client import tell_trained
 from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import Box, BoxError, Lines, pack
+from pausefl.flower.node.shared_limits import memory_there
 from pausefl.owner.data_records import DataRecord, DataRecords
 from pausefl.owner.gate import Rows
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
@@ -42,6 +43,8 @@ _BESIDE, _BESIDE_PACED, _LEAST_BESIDE, _PATIENCE = 0.1, 0.5, 0.05, 20.0
 
 Paced, it is so large that the memory of a process that was stopped is free again before the next record begins: to free
 memory takes less time than to fill it."""
+_ROOM_SHARE = 4
+"""Which part of the machine's memory a room can have, beside what it begins with.  The SuperNode has half of it."""
 _MOST_WORDS = 4096
 """Bytes that are logged of what an app says about one record."""
 
@@ -52,22 +55,24 @@ def rows_from_rooms(
 ) -> Rows:  # fmt: skip
     """Hand on a row for each record, in a random order: what the app adds to the model for it; None where it fails.
 
-    Law: each record has the same time, whatever the others take, so that all of them together end before ``end``.  If
-    they are ``paced``, a record also begins at its own time, whatever the others take: an app could ask a clock.
+    Law: each record has the same time, whatever the others take, and however long the packages took to load.  If they
+    are ``paced``, a record also begins at its own time before ``end``, whatever the others take: an app could ask a
+    clock.
     """
     asked, given = app_request(message, context)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     failed, lines = 0, Lines(lambda line: log(INFO, "app says: %s", line))
-    end = min(end, time.monotonic() + box.time_limit)
+    left = _after_loading(box.time_limit)
+    end = end if math.isfinite(end) else time.monotonic() + box.time_limit
+    seconds = seconds_each(left, len(records), paced=paced)
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
-        begun = time.monotonic()
-        seconds = seconds_each(end - begun, len(records), paced=paced)
         for place, number in enumerate(_shuffled(len(records))):
             if paced:
-                time.sleep(max(0.0, begun + place * (end - begun) / len(records) - time.monotonic()))
+                time.sleep(max(0.0, end - left + place * left / len(records) - time.monotonic()))
             record = records.read(number)
             # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
-            row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take)
+            patience = max(seconds + _PATIENCE, end - time.monotonic())
+            row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take, patience)
             if row is None or record is None:
                 failed += 1
                 yield None
@@ -83,6 +88,11 @@ def _shuffled(count: int) -> list[int]:
     return order
 
 
+def _after_loading(limit: float) -> float:
+    """Return how much of a time limit is for records: the rest is to load packages, however long that takes."""
+    return limit - min(_PATIENCE, limit / 2)
+
+
 def seconds_each(seconds: float, records: int, *, paced: bool = False) -> float:
     """Return how long the app may take for one record, by public numbers alone."""
     slot = seconds / records
@@ -91,12 +101,12 @@ def seconds_each(seconds: float, records: int, *, paced: bool = False) -> float:
 
 def time_between(limit: float, *, paced: bool = False) -> float:
     """Return how much of a time limit is at least left for what happens between records, after all packages loaded."""
-    return (_BESIDE_PACED if paced else _BESIDE) * (limit - _PATIENCE)
+    return (_BESIDE_PACED if paced else _BESIDE) * _after_loading(limit)
 
 
 def check_time(limit: float, records: int, *, paced: bool = False) -> None:
     """Refuse a time limit that leaves too little for each record, after all packages were loaded."""
-    each = seconds_each(limit - _PATIENCE, records, paced=paced)
+    each = seconds_each(_after_loading(limit), records, paced=paced)
     if each < LEAST_SECONDS:
         slot = max(LEAST_SECONDS + _LEAST_BESIDE, LEAST_SECONDS / (1.0 - (_BESIDE_PACED if paced else _BESIDE)))
         least = math.ceil(slot * records * (1.0 + 1e-9) + _PATIENCE)
@@ -113,7 +123,7 @@ def check_rooms(box: Box) -> None:
     lines = Lines(said.append)
     try:
         with _rooms(box, b"", lines.take, time.monotonic() + _PATIENCE, "try") as channel:
-            fine = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take) == b"1"
+            fine = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take, 2 * _PATIENCE) == b"1"
     except BoxError as error:
         said.append(str(error))
         fine = False
@@ -129,7 +139,7 @@ def _rooms(
     box = replace(box, data=(), blind=False, rooms=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-P", "-m", "pausefl.flower.node", "rooms", str(theirs.fileno())]
-    command += [str(box.memory or 0), "closed" if box.closed else "open", *words]
+    command += [str(box.memory or 0), str(memory_there() // _ROOM_SHARE), "closed" if box.closed else "open", *words]
     with (
         ours,
         theirs,
@@ -146,27 +156,47 @@ def _rooms(
 
 
 def _row(
-    channel: socket.socket, record: DataRecord, size: int, seconds: float, hear: Callable[[bytes], None]
-) -> bytes | None:
-    """Return the bytes that the app made of this record; None if it failed, or took too long."""
+    channel: socket.socket, record: DataRecord, size: int, seconds: float, hear: Callable[[bytes], None],
+    patience: float,
+) -> bytes | None:  # fmt: skip
+    """Return the bytes that the app made of this record; None if it failed, or took too long.
+
+    Once its time is over its process is ended, and that can take long, too: after ``patience`` the training has failed.
+    """
     # Memory of its own for each record: an open file that two processes have in common has a place that both can move.
     with _memory("record") as given:
-        with os.fdopen(os.dup(given), "wb") as file:
-            for part in (record.name.encode(errors="surrogateescape"), record.data):
-                file.write(struct.pack("!Q", len(part)))
-                file.write(part)  # by itself: packed with the rest it would take its memory twice
+        written = _written(given, record)
+        if not written:
+            _written(given, DataRecord(b""))  # it has a room all the same, as if it could not be read
         os.lseek(given, 0, os.SEEK_SET)
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(given, fcntl.F_ADD_SEALS, seals)
         socket.send_fds(channel, [struct.pack("!d", seconds)], [given])
-    told, files = _told(channel, seconds + _PATIENCE)
+    told, files = _told(channel, patience)
     try:
         row, words = (_read(handle, most) for handle, most in zip(files, (size, _MOST_WORDS), strict=True))
     finally:
         for handle in files:
             os.close(handle)
     hear(words + b"\n")
-    return row if told == DONE and len(row) == size else None
+    return row if written and told == DONE and len(row) == size else None
+
+
+def _written(handle: int, record: DataRecord) -> bool:
+    """Write a record down, and tell whether there was room: a limit of the machine must fail this record only."""
+    try:
+        os.ftruncate(handle, 0)
+        # Not buffered: what could not be written would be tried again when the file is closed.
+        with os.fdopen(os.dup(handle), "wb", buffering=0) as file:
+            file.seek(0)
+            for part in (record.name.encode(errors="surrogateescape"), record.data):
+                for piece in (struct.pack("!Q", len(part)), part):  # packed together it would take its memory twice
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+    except (OSError, MemoryError):
+        return False
+    return True
 
 
 def _read(handle: int, most: int) -> bytes:

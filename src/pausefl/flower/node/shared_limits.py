@@ -68,10 +68,15 @@ def limit_own_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cg
 
     A server could otherwise take memory while an app runs, until one record more makes the training fail.
     """
+    most = memory_there(proc, groups) // 2
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def memory_there(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the bytes of memory of the machine, or of the control groups of this process if they allow less."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = (_number(one / "memory.max") for one in _control_groups(proc / "self/cgroup", groups))
-    most = min((whole, *(limit for limit in found if limit is not None))) // 2
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    return min((whole, *(limit for limit in found if limit is not None)))
 
 
 def _number(path: Path) -> int | None:
