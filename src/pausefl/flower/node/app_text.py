@@ -44,10 +44,14 @@ _TELLING = frozenset(
         "eval", "exec", "compile", "__import__", "importlib", "pickle", "marshal", "shelve", "dill", "joblib",
         "allow_pickle", "unsafe_load", "load_module", "time", "datetime", "perf_counter", "monotonic", "sleep",
         "ctypes", "cffi", "mmap", "gc", "inspect", "__code__", "_getframe", "modules", "resource",
+        "runpy", "sympify", "stat", "lstat", "fstat", "times", "now", "today", "uuid1", "created", "created_at",
+        "alarm", "setitimer", "Timer", "timeit", "psutil", "getrusage",
     )
 )  # fmt: skip
-"""Words in the code of an app by which a server's code could run, or by which one record could tell another something:
-an honest app needs few of them."""
+_TELLING_PARTS = ("pickle", "datetime", "timestamp", "mtime", "atime", "ctime", "localtime")
+_TELLING_CALLS = (".load(",)
+"""Words in the code of an app by which a server's code could run, or by which one record could tell another something,
+parts of such words, and calls: an honest app needs few of them."""
 _WORD = re.compile(r"\w+")
 
 
@@ -94,8 +98,13 @@ def text_marks(name: str, content: bytes) -> list[str]:
     bare = groupby(line.lstrip()[:1] in ("", "#") for line in lines)
     empty = max((len(list(run)) for without, run in bare if without), default=0)
     marks += [f"WARNING: it has {empty} lines without code in a row"] * (empty >= _EMPTY)
-    found = sorted(_TELLING & set(_WORD.findall(content.decode()))) if is_source(name) else []
+    found = _telling_words(content.decode()) if is_source(name) else []
     return marks + [f"look why it says {', '.join(found)}"] * bool(found)
+
+
+def _telling_words(code: str) -> list[str]:
+    words = {word for word in _WORD.findall(code) if word in _TELLING or any(part in word for part in _TELLING_PARTS)}
+    return sorted(words.union(call for call in _TELLING_CALLS if call in code))
 
 
 @lru_cache
