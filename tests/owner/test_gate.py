@@ -300,6 +300,25 @@ def test_a_tensor_without_dimensions_is_one_like_the_others(owner):
     assert same(reply, ask(owner, trained, model=model))
 
 
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (np.zeros((1,) * 31, dtype=np.int64), "dimensions of 'bn.num_batches_tracked' is 31, but must be at most 30"),
+        (np.zeros((0, 1 << 31), dtype=np.int64), "size of 'bn.num_batches_tracked' is 0, but must be 1 or more"),
+    ],
+)
+def test_tensors_that_could_not_come_back_from_a_kept_reply_are_refused_before_the_charge(owner, extra, said):
+    """Also those that stay local: they are kept with the reply, and sent again when a request is repeated."""
+    owner = replace(owner, batch_norm="keep-local")
+    model = {"w": np.ones(3, dtype=np.float32), "bn.num_batches_tracked": extra}
+    with pytest.raises(Refused, match=said):
+        ask(owner, model=model)
+    assert charged(owner) == []
+    fine = {**model, "bn.num_batches_tracked": np.zeros((1,) * 30, dtype=np.int64)}
+    first = ask(owner, Training(arrays=fine), model=fine)
+    assert same(first, ask(owner, Training(arrays=fine), model=fine))
+
+
 def spread(owner, **wish) -> float:
     """The mean size of Laplace noise around a model of zeros that training leaves as it is."""
     zeros = {"w": np.zeros(20_000)}

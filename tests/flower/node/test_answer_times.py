@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import shutil
 import time
 from dataclasses import replace
 from io import BytesIO
@@ -178,6 +179,35 @@ def test_a_reply_that_is_held_back_does_not_leave_after_its_ledger_was_retired(
     hello = kit.request()
     hello.content["pausefl"]["hello"] = True
     assert guard.answer(node.app().content, hello, node.context, clock.now).content["pausefl"]["left"] == 0.0
+
+
+@pytest.mark.parametrize("what", ["moved", "removed", "half edited", "for all to write", "no folder", "as it was"])
+def test_a_reply_that_is_held_back_does_not_leave_if_nothing_tells_whether_it_may(
+    what: str, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who retires a ledger may move or remove the owner's file right after."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    sleep, file = clock.sleep, node.guard.owner
+
+    def hurried(seconds: float) -> None:
+        if clock.now >= LAUNCHED + 35.0 and node.charges == 1:  # the reply was made and kept
+            if what == "moved":
+                node.folder.rename(node.folder.with_name("old"))
+            elif what == "removed":
+                file.unlink()
+            elif what == "half edited":
+                file.write_text(file.read_text()[:200])
+            elif what == "for all to write":
+                file.chmod(0o666)
+            elif what == "no folder":
+                shutil.rmtree(node.folder / "ledger.db-replies")
+        sleep(seconds)
+
+    monkeypatch.setattr(clock, "sleep", hurried)
+    reply = guard.answer(node.app().content, kit.request(), node.context, LAUNCHED)
+    assert clock.now == LAUNCHED + 40.0
+    assert reply.has_content() if what == "as it was" else Refusal.of(reply.error) == Refusal("exhausted")
 
 
 @pytest.mark.parametrize(

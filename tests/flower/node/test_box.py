@@ -237,6 +237,15 @@ def test_the_command_runs_as_another_user_where_root_says_so() -> None:
 
 
 @ROOT_ONLY
+def test_another_user_gets_into_the_box_of_an_administrator_with_a_strict_umask() -> None:
+    before = os.umask(0o077)
+    try:
+        assert run("print(5)", Box(user=ACCOUNT)) == b"5\n"
+    finally:
+        os.umask(before)
+
+
+@ROOT_ONLY
 @pytest.mark.parametrize("blind", [False, True])
 def test_a_user_without_rights_can_make_the_box(blind: bool) -> None:
     """As most owners will run it: by user namespaces; with the system's own Python, which every user can reach."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.node import enter_box, guard, record_rooms
 from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.start import check
+from pausefl.flower.protocol import Refusal
 from pausefl.owner import data_records
 from pausefl.owner.data_records import DataRecords
 from pausefl.owner.owner_init import init_owner
@@ -311,6 +315,61 @@ def test_a_record_that_cannot_be_read_has_a_room_too(rooms: Rooms, monkeypatch: 
     monkeypatch.setattr(data_records, "MOST_BYTES", 4)
     rows = rooms.rows(app_of("return added(message, os.fstat(1).st_ino)"), [b"1", b"12345", b"2", b"3"])
     assert rows[1] == 0.0 and rows[2] - rows[0] == 2 * (rows[3] - rows[2])
+
+
+def test_a_record_that_cannot_be_handed_over_fails_alone(rooms: Rooms) -> None:
+    """A service can have a limit on the size of files; memory that is handed over counts as one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    records = [b"1", b"9" * (4 << 20), b"3"]
+    node = rooms.node(records)
+    bundle = node.app(app_of("return added(message, len(data))"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+    try:
+        reply = node.ask(bundle.content)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not reply.has_error()
+    assert [row and row["b"][0] for row in rooms.seen["rows"]] == [1.0, None, 1.0]
+
+
+def test_without_a_limit_of_the_owner_a_room_has_a_part_of_the_memory(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To end a process that has mapped all memory could take longer than there is time for the next record."""
+    monkeypatch.setattr(record_rooms, "memory_there", lambda: 4 << 30)
+    body = "mmap.mmap(-1, int(data) << 20, flags=mmap.MAP_PRIVATE)\nreturn added(message, 1.0)"
+    assert rooms.rows(app_of(body), [b"900", b"1100", b"900"]).tolist() == [1.0, 0.0, 1.0]
+
+
+def test_how_long_packages_take_to_load_does_not_change_the_time_of_a_record(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, row, start = [], record_rooms._row, Box.started
+    monkeypatch.setattr(record_rooms, "_row", lambda *words: told.append(words[3]) or row(*words))
+
+    def slow(*words: Any, **more: Any) -> Any:
+        time.sleep(2.0)
+        return start(*words, **more)
+
+    for started in (start, slow):
+        monkeypatch.setattr(Box, "started", started)
+        rooms.rows(app_of("return added(message, 1.0)"), [b"1", b"2"], time_limit=30.0)
+    assert told == [record_rooms.seconds_each(15.0, 2)] * 4
+
+
+@pytest.mark.parametrize("what", ["in sight of the app", "too many"])
+def test_records_that_were_changed_since_the_start_are_refused_before_the_charge(what: str, rooms: Rooms) -> None:
+    node = rooms.node([b"1"], time_limit=0.5)
+    bundle, file = node.app(app_of("return added(message, 1.0)")), node.guard.owner
+    if what == "too many":
+        file.write_text(file.read_text().replace("examples = 1 ", "examples = 500 "))
+    else:
+        old = str(node.folder.with_suffix(".txt"))
+        file.write_text(file.read_text().replace(old, str(Path(sys.prefix) / "records.csv")))
+    assert Refusal.of(node.ask(bundle.content).error) == Refusal("unready")
+    assert node.charges == 0 and "rows" not in rooms.seen
 
 
 def test_the_ways_would_be_found_without_rooms(rooms: Rooms) -> None:

@@ -76,6 +76,13 @@ def test_a_bundle_that_cannot_be_unpacked_is_told_so() -> None:
         read_bundle(bytes(content))
 
 
+def test_a_name_that_begins_with_a_zero_byte_is_refused_in_one_line() -> None:
+    """Python cuts names there, and has an error of its own for an empty one."""
+    content = zipped({"pyproject.toml": b"", "LICENSE": b"x"}).replace(b"LICENSE", b"\0ICENSE")
+    with pytest.raises(ConfigError, match=r"not the bundle of an app|plain and unique"):
+        read_bundle(content)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_files_of_one_name_are_refused() -> None:
     """One would be shown, and the other would run."""
