@@ -106,3 +106,15 @@ def test_lines_that_may_be_no_records_of_their_own_are_named(tmp_path: Path) -> 
     empty, quotes, titles = doubtful_lines(tmp_path / "odd")
     assert "has 2 empty lines" in empty and "has 2 lines with an odd number of quotes" in quotes
     assert "has no digit, and counts as a record; remove it if it holds titles" in titles
+
+
+@pytest.mark.parametrize("new", [b"a longer line\nb\n", b"on\nfour\n"])
+def test_of_a_file_that_is_written_over_in_its_place_no_line_is_read_any_more(tmp_path: Path, new: bytes) -> None:
+    """Its lines end elsewhere now, so one of them would be cut into two records."""
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\n")
+    os.utime(path, ns=(10**18, 10**18))
+    with DataRecords(path) as records:
+        assert records.read(0) == DataRecord(b"one")
+        path.write_bytes(new)
+        assert [*records] == [None, None]

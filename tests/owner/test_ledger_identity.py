@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pytest
 from pausefl.errors import ConfigError, LedgerError
 from pausefl.owner.gate import Gate
 from pausefl.owner.ledger_identity import charging, make_ledger, note_head, retire_for_ever
-from pausefl.owner.noted_heads import NotedHead, note_path, read_note, read_witness, witness_path
+from pausefl.owner.noted_heads import NotedHead, note_path, noting, read_note, read_witness, witness_path
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.privacy import FixedHorizon, SqliteLedger
@@ -179,6 +180,65 @@ def test_a_retirement_is_noted_where_nothing_was(tmp_path: Path) -> None:
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     retire_for_ever(ledger, "clinic")
     assert read_note(ledger.path) == read_witness(ledger.id) == NotedHead.of(ledger)
+
+
+def test_a_retirement_that_fails_makes_no_older_copy_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the whole folder, from before a release: the second note knows of it, and must not forget it."""
+    path = make_folder(tmp_path)
+    charged_and_noted(path, 1)
+    before = tmp_path / "before"
+    shutil.copytree(path.parent, before)
+    charged_and_noted(path, 2)
+    shutil.rmtree(path.parent)
+    shutil.copytree(before, path.parent)
+    note_path(path).unlink()
+    ledger = SqliteLedger(path)
+    witness = read_witness(ledger.id)
+    witness_path(ledger.id).rename(tmp_path / "away")  # as on a disk that is not mounted
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteLedger, "retire", full)
+        with pytest.raises(OSError, match="full"):
+            retire_for_ever(ledger, "clinic")
+    assert read_note(path) is None and read_witness(ledger.id) is None
+    (tmp_path / "away").rename(witness_path(ledger.id))
+    assert read_witness(ledger.id) == witness
+    with pytest.raises(ConfigError):
+        charged_and_noted(path, 3)
+
+
+def test_a_backup_is_not_retired_and_leaves_no_note(tmp_path: Path) -> None:
+    path = make_folder(tmp_path)
+    charged_and_noted(path, 1)
+    noted = read_witness(SqliteLedger(path).id)
+    (tmp_path / "kept").mkdir()
+    SqliteLedger(path).backup(tmp_path / "kept" / "ledger.db")
+    backup = SqliteLedger(tmp_path / "kept" / "ledger.db")
+    with pytest.raises(LedgerError, match="backup"):
+        retire_for_ever(backup, "clinic")
+    assert [one.name for one in (tmp_path / "kept").iterdir()] == ["ledger.db"] and read_witness(backup.id) == noted
+
+
+def test_folders_on_the_way_to_the_second_note_are_for_its_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_folder(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a" / "b"))
+    old = os.umask(0)
+    try:
+        with noting(path, "0" * 32):
+            pass
+    finally:
+        os.umask(old)
+    modes = [
+        oct((tmp_path / part).stat().st_mode & 0o777) for part in ("a", "a/b", "a/b/pausefl", "a/b/pausefl/ledgers")
+    ]
+    assert modes == ["0o700"] * 4
 
 
 def test_a_second_name_is_refused_also_if_the_ledger_was_opened_before_the_first_charge(tmp_path: Path) -> None:

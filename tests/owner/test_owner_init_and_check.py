@@ -696,3 +696,25 @@ def test_a_ledger_is_not_among_the_records(tmp_path: Path) -> None:
         init_owner(tmp_path / "data" / "owner", "clinic", records_from=tmp_path / "data")
     assert not (tmp_path / "data" / "owner").exists()
     init_owner(tmp_path / "owner", "clinic", records_from=tmp_path / "data")
+
+
+def test_no_records_get_a_second_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not under another name, either, nor through a link."""
+    (tmp_path / "data.csv").write_text("1\n2\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "data.csv")
+    first = ("owner", "init", tmp_path / "one", "--name", "clinic", "--records-from", tmp_path / "data.csv")
+    assert called(capsys, *first)[0] == 0
+    for data in ("data.csv", "link.csv"):
+        words = ("--name", "other", "--records-from", tmp_path / data)
+        code, _, err = called(capsys, "owner", "init", tmp_path / "two", *words)
+        assert code == 2 and "second budget" in err and f"records in '{tmp_path}/data.csv' before" in err
+        assert not (tmp_path / "two").exists()
+
+
+def test_a_name_that_was_changed_in_the_file_is_known_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")[0] == 0
+    file = tmp_path / "one" / "owner.toml"
+    file.write_text(file.read_text().replace('"clinic"', '"ward"'))
+    assert called(capsys, "owner", "check", file)[0] == 0
+    code, _, err = called(capsys, "owner", "init", tmp_path / "two", "--name", "ward")
+    assert code == 2 and "has made a ledger for 'ward' before" in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -133,10 +134,10 @@ def start(
     from pausefl.flower.node.shared_limits import shared_limits
     from pausefl.flower.node.start import NOT_PROTECTED, check, start_warnings
     from pausefl.flower.node.start import start as run
-    from pausefl.owner.made_ledgers import remember
     from pausefl.owner.owner_check import check_owner
     from pausefl.owner.owner_file import read_owner
 
+    begun = time.monotonic()
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
     limit = time_limit if time_limit is not None else time_limit_within(answer_after) if answer_after else 3600.0
@@ -151,7 +152,6 @@ def start(
     typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {ledger_id}")
     if terms.retired:
         typer.echo(f"{terms.name} was retired at {terms.retired}: this node refuses every training", err=True)
-    remember(ledger_id, terms.name, Path(terms.ledger))
     for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard)):
         typer.echo(f"WARNING: {warning}", err=True)
     if no_box:
@@ -167,7 +167,7 @@ def start(
             f"every answer leaves {guard.answer_after:g} seconds after its task was launched ({QUICK:g} if no app ran "
             "for it); apps keep no state"
         )
-    run(guard, supernode or (), typer.echo)
+    run(guard, supernode or (), typer.echo, begun)
 
 
 def _terms(box: Box) -> str:
@@ -204,7 +204,7 @@ def _place_marks(path: str, bundle: Bundle) -> list[str]:
     from pausefl.flower.node.app_text import importer_of
 
     top = path.partition("/")[0].partition(".")[0]
-    if not (path.endswith(".py") or "/" in path) or not top.isidentifier():
+    if not path.endswith(".py") and not ("/" in path and top.isidentifier()):
         return []
     try:
         known = top in sys.stdlib_module_names or find_spec(top) is not None

@@ -94,7 +94,7 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
-    from pausefl.owner.made_ledgers import other_ledgers_warning, require_new_name
+    from pausefl.owner.made_ledgers import other_ledgers_warning, require_new_data
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
     terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records,
@@ -108,7 +108,7 @@ def init(
     if name is None:
         raise ConfigError("the name is missing; pass --name NAME, by which the server will know this data for life")
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
-    require_new_name(name, folder / LEDGER)
+    require_new_data(name, folder / LEDGER, records_from)
     owner = terms(folder, name)
     made = (
         folder,

@@ -128,8 +128,8 @@ class PrivateUpdate:
             return RecordDict({METRICS: MetricRecord(dict(numbers))})
         # Also what Flower makes of arrays that are none: the request is at fault, and nothing was charged.
         with refusing("bad-request", Exception):
-            request, hello = read_request(msg)
             msg.content.pop(DATA, None)  # only the owner's data has records
+            request, hello = read_request(msg)
         gate = Gate(owner, request.run, log)
         if hello:
             return RecordDict({RECORD: Note(owner.name, gate.releases, left=gate.left).record()})

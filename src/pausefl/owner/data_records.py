@@ -47,7 +47,10 @@ class DataRecords:
     file at any depth is one.
 
     Law: a record depends on its own bytes alone, and never on another record.  Whatever cannot be read is None, and
-    stays in its place.
+    stays in its place, and so is every line of a file that has changed since it was opened.
+
+    Attributes:
+        most: How many records there may be: a public number, which tells nothing of how many there are.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,8 +61,9 @@ class DataRecords:
     [b'71,0.5', b'34,0.25']
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int | None = None) -> None:
         self._path = path
+        self._version: tuple[int, int] | None = None
         self._names: list[str] | None = None
         self._file: BufferedReader | None = None
         self._ends: IntArray = np.zeros(0, dtype=np.int64)
@@ -69,12 +73,14 @@ class DataRecords:
             else:
                 # Open for as long as this lives: a file that takes its place meanwhile has other lines.
                 self._file = _opened(path)
+                self._version = _version(self._file)  # first: what changes while its lines are looked for shows, too
                 self._ends = _line_ends(self._file)
         except OSError as error:
             raise ConfigError(
                 f"records.path {path} cannot be read ({error.strerror}); let it be a file with a record in each line, "
                 "or a folder with a record in each file"
             ) from None
+        self.most = len(self) if most is None else most
 
     def __enter__(self) -> Self:
         return self
@@ -99,14 +105,16 @@ class DataRecords:
             if size > MOST_BYTES or self._file is None:
                 return None
             self._file.seek(start)
-            return DataRecord(self._file.read(size).removesuffix(b"\r"))
+            data = self._file.read(size).removesuffix(b"\r")
+            # Written over in its place, the file has its lines elsewhere, and one would be cut into two records.
+            return DataRecord(data) if _version(self._file) == self._version else None
         except (OSError, MemoryError):
             return None
 
 
 def records_of(path: Path, most: int) -> DataRecords:
     """Return the records of a path; refuse none, and more than the owner's file says."""
-    records = DataRecords(path)
+    records = DataRecords(path, most)
     if 1 <= len(records) <= most:
         return records
     with records:
@@ -136,7 +144,9 @@ def doubtful_lines(path: Path) -> list[str]:
             open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
     found = []
     if empty:
-        found.append(f"{path} has {empty} empty lines, and each counts as a record; remove them")
+        lines = "an empty line, which counts as a record; remove it"
+        many = f"{empty} empty lines, and each counts as a record; remove them"
+        found.append(f"{path} has {lines if empty == 1 else many}")
     if open_quotes:
         found.append(
             f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '
@@ -154,6 +164,12 @@ def _opened(path: Path) -> BufferedReader:
         return os.fdopen(handle, "rb")
     os.close(handle)
     raise OSError(errno.EINVAL, "it is no plain file")
+
+
+def _version(file: BufferedReader) -> tuple[int, int]:
+    """Return what changes with the content of a file: its size, and when it was last written."""
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
 
 
 def _line_ends(file: BufferedReader) -> IntArray:

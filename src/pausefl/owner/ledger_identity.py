@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pausefl.errors import ConfigError
 from pausefl.owner.kept_replies import replies_folder, send_no_more, writing_in
+from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import (
     NotedHead,
     note_path,
@@ -158,6 +159,8 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
     """
     if ledger.simulation:
         return ledger.retire(subject)
+    if ledger.is_backup:
+        raise only_a_backup(ledger.path)
     replies_folder(ledger.path).mkdir(mode=0o700, exist_ok=True)
     with noting(ledger.path, ledger.id):
         for noted in filter(None, (read_note(ledger.path), read_witness(ledger.id))):
@@ -166,9 +169,10 @@ def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
             spent = ledger.retire(subject)
         finally:  # also if it was retired before, and somebody was killed before that was noted
             ledger.verify()
+            # Not if nothing was retired, because a disk was full: the notes would make an older copy the newest one.
             if ledger.checked_past(subject).retired is not None:
                 send_no_more(replies_folder(ledger.path), subject)
-            write_notes(ledger)
+                write_notes(ledger)
     return spent
 
 
@@ -184,6 +188,7 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
         )
     check_newest(ledger)
     require_name(ledger, owner.name)
+    remember(ledger.id, owner.name, path, owner.records)  # also if the file was edited since it was made
     return ledger
 
 

@@ -24,31 +24,43 @@ _MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class MadeLedger:
-    """The name that a ledger was made for, and where."""
+    """The name that a ledger was made for, where it is, and where the records are, if pausefl cuts the data."""
 
     name: str
     path: str
+    records: str = ""
 
 
-def remember(ledger_id: str, name: str, ledger: Path) -> None:
-    """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it."""
+def remember(ledger_id: str, name: str, ledger: Path, records: Path | None = None) -> None:
+    """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it.
+
+    Who does not know where the records are leaves what was written before.
+    """
     with suppress(OSError, ConfigError):
-        text = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger)))) + "\n"
         file = _file(ledger_id)
+        before = _read(file)
+        place = os.path.realpath(records) if records is not None else before.records if before is not None else ""
+        text = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger), place))) + "\n"
         if not file.exists() or file.read_text(encoding="utf-8") != text:  # its time tells when it was made
             write_whole(file, text)
 
 
-def require_new_name(name: str, ledger: Path) -> None:
-    """Refuse a name that this user has made another ledger for; ``ledger`` is the place of the new one.
+def require_new_data(name: str, ledger: Path, records: Path | None) -> None:
+    """Refuse a name, or records, that this user has another ledger for; ``ledger`` is the place of the new one.
 
     A call that was stopped there, and is repeated, has the ledger still, and may go on.
     """
     for ledger_id in _ledger_ids():
         made = _read(_file(ledger_id))
-        if made is None or made.name.casefold() != name.casefold():
+        if made is None or (made.path == os.path.realpath(ledger) and ledger.exists()):
             continue
-        if made.path != os.path.realpath(ledger) or not ledger.exists():
+        if records is not None and made.records == os.path.realpath(records.expanduser()):
+            raise ConfigError(
+                f"this user has made a ledger for the records in {made.records!r:.300} before, at {made.path!r:.300}"
+                f"{_when(ledger_id)}; a new one would be a second budget, so go on with that one, or put it back with "
+                "'pausefl ledger restore'; other data needs a path of its own"
+            )
+        if made.name.casefold() == name.casefold():
             raise ConfigError(
                 f"this user has made a ledger for {name!r:.80} before, at {made.path!r:.300}{_when(ledger_id)}; if it "
                 "is about the same data, a new one would be a second budget, so put it back with 'pausefl ledger "
@@ -96,4 +108,4 @@ def _read(path: Path) -> MadeLedger | None:
         made = MadeLedger(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
         return None  # made before such files were written, or damaged
-    return made if isinstance(made.name, str) and isinstance(made.path, str) else None
+    return made if all(isinstance(one, str) for one in (made.name, made.path, made.records)) else None

@@ -23,7 +23,7 @@ from pausefl.owner.second_note_place import cannot, require_second_note_folder, 
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
 from pausefl.system.lock import only_writer
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import make_private_folder, require_private
 from pausefl.system.state_file import sync_folder, write_whole
 
 _PATIENCE = 30.0
@@ -168,7 +168,7 @@ def noting(ledger: Path, ledger_id: str) -> Iterator[None]:
     """Be the only one that charges this ledger or a copy of it, puts one back, or notes where it ends."""
     folder = require_second_note_folder(ledger)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise cannot("written", folder, error) from None
     with (

@@ -24,7 +24,7 @@ from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.price import release_price
 from pausefl.privacy.mechanisms.record_sum import MOST_RECORDS
-from pausefl.system.private_file import require_private_folder
+from pausefl.system.private_file import make_private_folder, require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
 
@@ -110,11 +110,11 @@ def init_owner(
     _check_terms(folder, name, terms(id="0" * 32))  # before anything is made
     require_second_note_folder(folder / LEDGER)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         require_private_folder(folder, "folder")
         with _alone_in(folder):
             ledger = _ledger(folder)
-            remember(ledger.id, name, ledger.path)
+            remember(ledger.id, name, ledger.path, records_from and records_from.expanduser())
             _write_last(folder / FILE, terms(id=ledger.id))
         sync_folder(folder.absolute().parent)
     except PauseError:
@@ -139,7 +139,7 @@ def init_simulation(
     if os.path.lexists(path):
         raise ConfigError(f"{path} exists, and pausefl does not overwrite it; pass another folder")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         _write_last(path, text)
     except OSError as error:
         raise ConfigError(

@@ -32,6 +32,13 @@ def require_private_folder(folder: Path, what: str) -> None:
     _require_place(folder, folder.resolve().parent, what)
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for its owner alone, whatever the umask is."""
+    for one in reversed([above for above in folder.parents if not above.exists()]):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def require_private_place(path: Path, what: str) -> None:
     """Refuse a place in which every user could exchange the file, whether it is there or not.
 

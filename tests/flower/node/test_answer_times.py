@@ -288,6 +288,20 @@ def test_a_model_that_is_none_gets_the_same_refusal_with_and_without_a_fixed_tim
     assert (clock.now, node.charges) == (LAUNCHED + (10.0 if after else 0.0), 0)
 
 
+@pytest.mark.parametrize("name", ["pausefl-record", "pausefl"])
+def test_no_second_model_hides_the_size_of_the_first(
+    name: str, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken out of a message before it is trained on must not count when its size is looked at."""
+    guard, clock = replace(node.limited(time_limit=25.0).guard, answer_after=40.0), Clock(monkeypatch)
+    clock.box_takes(1.0, monkeypatch)
+    asked = kit.request()
+    asked.content[name] = ArrayRecord({"x": Array(np.zeros(1, dtype=np.float32))})
+    guard = replace(guard, noise=NoiseTime(mechanism="privunit", each=1.0))
+    assert guard.answer(node.app().content, asked, node.context, LAUNCHED).has_error()
+    assert (clock.now, node.charges) == (LAUNCHED + 10.0, 0)
+
+
 def test_whether_a_model_is_too_large_does_not_depend_on_what_the_machine_does(
     node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,7 +370,11 @@ def test_rows_that_take_too_long_to_add_up_are_refused(
     most = {"pausefl": (60.0 - 20.0) / 4, "the app": 10.0 / 2}[by]
     for factor, late in ((0.9, False), (1.1, True)):
         monkeypatch.setattr(guarding, "_NUMBERS_A_SECOND", numbers / (factor * most))
-        assert guard._is_late(kit.request()) is late
+        assert guard._is_too_large(kit.model()) is late
+    monkeypatch.setattr(guarding, "_NUMBERS_A_SECOND", math.inf)
+    for factor, late in ((0.9, False), (1.1, True)):
+        monkeypatch.setattr(guarding, "_TENSORS_A_SECOND", 10 * len(kit.model()) / (factor * most))
+        assert guard._is_too_large(kit.model()) is late
 
 
 def test_the_time_of_noise_is_that_on_one_core(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:

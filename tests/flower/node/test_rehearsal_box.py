@@ -54,7 +54,8 @@ TRIES = {
         for file in pathlib.Path("/sys/devices/system/cpu").glob(f"cpu[0-9]*/{kind}/**/*") if file.is_file()
     ),
     "extents of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0xC020660B, bytes(32)),
-    "its own processes, fine": lambda: read("/proc/self/status"),
+    "its own processes": lambda: read("/proc/self/status"),
+    "packets of the machine": lambda: read("/proc/self/net/softnet_stat"),
     "kind of processor, fine": lambda: read("/proc/cpuinfo"),
     "a pipe, fine": pipe,
 }
@@ -95,6 +96,6 @@ def test_a_rehearsal_cannot_count_what_is_on_the_machine(
     assert other.ask(bundle).has_content()
     said = [record.getMessage() for record in caplog.records if "WORKED" in record.getMessage()]
     rehearsed, trained = (ast.literal_eval(line.partition("WORKED ")[2]) for line in said)
-    assert rehearsed == ["its own processes, fine", "kind of processor, fine", "a pipe, fine"]
+    assert rehearsed == ["kind of processor, fine", "a pipe, fine"]
     # What is paid for may look at the machine.
     assert set(trained) > {"free inodes", "cached files", "anything else", *rehearsed}

@@ -490,6 +490,8 @@ def test_what_is_left_out_is_named(
         ("def f(): pass\n\n\ny = 2" + " " * 20 + "# why\n", ""),
         ("import pickle\n\nx = pickle.loads(y)\n", "look why it says pickle"),
         ("import time, ctypes\n", "look why it says ctypes, time"),
+        ("x = pd.to_datetime(y) or pd.Timestamp(y)\n", "look why it says Timestamp, to_datetime"),
+        ("x = pd.read_csv(y, parse_dates=[0])\n", "look why it says parse_dates"),
         ("import cloudpickle\n", "look why it says cloudpickle"),
         ("x = np.datetime64('now')\n", "look why it says datetime64, now"),
         ("x = os.stat(y).st_mtime_ns\n", "look why it says st_mtime_ns, stat"),
@@ -586,3 +588,16 @@ def test_a_list_behind_a_link_stays_there(node: Any, kit: ModuleType, tmp_path: 
     node.app(kit.PLAIN + "#")
     assert node.guard.reviewed.is_symlink()
     assert len(ReviewedApps(real).read()) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "marked"), [("_data-of-python.py", True), ("read-me.txt", False), ("some-folder/x.txt", False)]
+)
+def test_a_module_whose_name_no_import_can_say_is_marked_too(path: str, marked: bool) -> None:
+    """Python's own packages load some modules by names that they put together."""
+    from types import SimpleNamespace
+
+    from pausefl.cli.node import _place_marks
+
+    found = _place_marks(path, SimpleNamespace(components={"clientapp": "tried.app:app"}))  # type: ignore[arg-type]
+    assert bool(found) is marked

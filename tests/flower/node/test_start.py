@@ -282,7 +282,7 @@ def test_a_file_for_simulations_starts_no_node(node: Any) -> None:
 def test_a_node_whose_supernode_does_not_start_ends(node: Any) -> None:
     said: list[str] = []
     with pytest.raises(WorkerError, match="the SuperNode does not listen"):
-        start.start(node.guard, ["--insecure", "--root-certificates", "x"], said.append)
+        start.start(node.guard, ["--insecure", "--root-certificates", "x"], said.append, 0.0)
     assert said == []
 
 
@@ -376,5 +376,27 @@ def test_with_a_fixed_time_a_node_takes_as_long_to_end_whether_or_not_an_app_ran
     monkeypatch.setattr(start, "_wait_for", lambda *_: None)
     monkeypatch.setattr(start, "_end", lambda _: passes(ending))
     with pytest.raises(WorkerError, match="the SuperNode ended with code 1"):
-        start.start(replace(node.guard, answer_after=answer_after), INSECURE, lambda _: None)
-    assert clock.now - 1000.0 == pytest.approx(ending if took is None else took)
+        start.start(replace(node.guard, answer_after=answer_after), INSECURE, lambda _: None, 1000.0)
+    assert clock.now - 1000.0 == pytest.approx(ending if took is None else 20.0 + took)
+
+
+@pytest.mark.parametrize(("answer_after", "expected"), [(0.0, 1003.0), (4000.0, 1020.0)])
+def test_with_a_fixed_time_a_node_connects_at_one_however_long_its_records_took_to_read(
+    answer_after: float, expected: float, node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, began = SimpleNamespace(now=1003.0), []
+
+    def begins(*_: Any) -> Any:
+        began.append(clock.now)
+        return SimpleNamespace(poll=lambda: 1, returncode=1)
+
+    def passes(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(start, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=passes))
+    monkeypatch.setattr(start, "begin", begins)
+    monkeypatch.setattr(start, "_wait_for", lambda *_: None)
+    monkeypatch.setattr(start, "_end", lambda _: None)
+    with pytest.raises(WorkerError):
+        start.start(replace(node.guard, answer_after=answer_after), INSECURE, lambda _: None, 1000.0)
+    assert began[0] == pytest.approx(expected)

@@ -75,6 +75,8 @@ worked({{
     "sendmsg of a pair": lambda: send(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0], "sendmsg"),
     "sendmsg of a raw pair": lambda: send(socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)[0], "sendmsg"),
     "sendmsg of a stream": lambda: send(socket.socketpair()[0], "sendmsg"),
+    "files of a pair": lambda: socket.send_fds(socket.socketpair()[0], [b"x"], [0]),
+    "sendmsg without a name": lambda: socket.socketpair()[0].sendmsg([b"x"]),
     "a pair, fine": lambda: talk(socket.SOCK_STREAM),
     "a pair of packets, fine": lambda: talk(socket.SOCK_SEQPACKET),
 }})
@@ -300,3 +302,22 @@ def test_an_app_neither_drops_files_from_the_cache_nor_sees_which_are_there(user
     for blind in (False, True):
         found = worked(CACHE.format(known=str(tmp_path / "known")), Box(data=(tmp_path,), user=user, blind=blind))
         assert found == ["preadv, fine", "other advice, fine"]
+
+
+LIMITS = """
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+worked({
+    "no dumps": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "no dumps of this process": lambda: resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)),
+    "by an old call": lambda: call(160 if os.uname().machine == "x86_64" else 164, 4, ctypes.create_string_buffer(16)),
+    "to ask, fine": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "another limit, fine": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
+})
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_an_app_cannot_let_the_machine_take_a_dump_of_it(user: str | None) -> None:
+    """A limit of 0 bytes still hands the dump to a program of the machine, and a limit of 1 does not."""
+    assert worked(LIMITS, Box(user=user)) == ["to ask, fine", "another limit, fine"]

@@ -45,10 +45,15 @@ _TELLING = frozenset(
         "allow_pickle", "unsafe_load", "load_module", "time", "datetime", "perf_counter", "monotonic", "sleep",
         "ctypes", "cffi", "mmap", "gc", "inspect", "__code__", "_getframe", "modules", "resource",
         "runpy", "sympify", "stat", "lstat", "fstat", "times", "now", "today", "uuid1", "created", "created_at",
-        "alarm", "setitimer", "Timer", "timeit", "psutil", "getrusage",
+        "alarm", "setitimer", "Timer", "timeit", "psutil", "getrusage", "getloadavg", "cProfile", "profile",
+        "relativeCreated", "gzip", "zipfile", "tarfile", "writestr", "strftime", "gmtime", "asctime", "M8", "Period",
+        "arrow", "pendulum",
     )
 )  # fmt: skip
-_TELLING_PARTS = ("pickle", "datetime", "timestamp", "mtime", "atime", "ctime", "localtime")
+_TELLING_PARTS = (
+    "pickle", "datetime", "timestamp", "mtime", "atime", "ctime", "localtime", "dateutil", "dateparser", "date_parser",
+    "parse_dates", "date_format", "formatdate",
+)  # fmt: skip
 _TELLING_CALLS = (".load(",)
 """Words in the code of an app by which a server's code could run, or by which one record could tell another something,
 parts of such words, and calls: an honest app needs few of them."""
@@ -103,16 +108,18 @@ def text_marks(name: str, content: bytes) -> list[str]:
 
 
 def _telling_words(code: str) -> list[str]:
-    words = {word for word in _WORD.findall(code) if word in _TELLING or any(part in word for part in _TELLING_PARTS)}
-    return sorted(words.union(call for call in _TELLING_CALLS if call in code))
+    words = set(_WORD.findall(code))
+    telling = {word for word in words if any(part in word.lower() for part in _TELLING_PARTS)} | (words & _TELLING)
+    return sorted(telling.union(call for call in _TELLING_CALLS if call in code))
 
 
 @lru_cache
 def importer_of(module: str) -> str:
     """Return an installed file that imports a module of this name, which is not installed; "" if there is none."""
     name = re.escape(module).encode()
-    wanted = re.compile(rb"^\s*(?:import|from)\s+%b\b|import\w*\(\s*['\"]%b['\"]" % (name, name), re.MULTILINE)
-    for place in dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib")):
+    form = rb"^\s*(?:import|from)\s+%b\b|(?:import\w*|find_spec)\(\s*['\"]%b['\"]"
+    wanted = re.compile(form % (name, name), re.MULTILINE)
+    for place in dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")):
         for path in sorted(Path(place).rglob("*.py")):
             with suppress(OSError):
                 content = path.read_bytes()

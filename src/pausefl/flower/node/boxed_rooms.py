@@ -38,12 +38,14 @@ from pausefl.flower.node.array_bytes import size_of, to_bytes
 from pausefl.flower.node.box import BoxError, unpack
 from pausefl.flower.node.boxed_app import send_torch_by_value
 from pausefl.flower.node.bundle import Bundle, read_bundle
-from pausefl.flower.node.record_rooms import DONE, FAILED, READY
+from pausefl.flower.node.record_rooms import DONE, FAILED, READY, ROOM, ROOM_WITH_CLOCK
+from pausefl.flower.node.room_clock import count_time_of_day, counts_time_of_day
 from pausefl.flower.protocol import arrays_in, with_record
 from pausefl.owner.data_records import DataRecord
 
-Limits: TypeAlias = tuple[int | None, int]
-"""How many bytes a room can map; and, without that number, how many more than it begins with."""
+Limits: TypeAlias = tuple[int | None, int, bool]
+"""How many bytes a room can map; without that number, how many more than it begins with; and whether the time of day
+counts questions in it."""
 
 _GIVEN, _ROW = 3, 4
 """The open files of a room: its record, and where its row goes.  Before them come nothing, and twice the words."""
@@ -51,12 +53,12 @@ _GIVEN, _ROW = 3, 4
 
 def main(channel: str, memory: str, more_memory: str, *words: str) -> None:
     """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message."""
-    limits = int(memory) or None, int(more_memory)
     with socket.socket(fileno=int(channel)) as way, tempfile.TemporaryDirectory() as folder:
         closed = "closed" in words
         work, size = (_probe, 1) if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
         if closed:
             enter_box.prepare_rooms(size)
+        limits = int(memory) or None, int(more_memory), closed and count_time_of_day()
         _require_nothing_shared()
         gc.collect()
         gc.freeze()
@@ -211,4 +213,6 @@ def _probe(record: DataRecord) -> bytes:
     seen += [path for path in Path("/proc").iterdir() if path.name != "cpuinfo"]
     with suppress(PermissionError):
         seen += map(Path, map(str, os.pipe()))
-    return b"1" if os.getpid() == 1 and not seen else b"0"
+    if os.getpid() != 1 or seen:
+        return b"0"
+    return ROOM if counts_time_of_day() else ROOM_WITH_CLOCK

@@ -61,20 +61,22 @@ _SIGNALS = 1024
 """Signals that wait in the box at most: outside, they count as those of the node's user."""
 
 # System calls by machine.  Refused are connect, those that reach other processes, kernel keys or tracing, those that
-# make or enter namespaces, and io_uring, which opens sockets past the filter.  In a blind box also those that count
-# what is on a disk, in memory or in a quota: sysinfo, syslog, ustat, statfs, fstatfs, quotactl, quotactl_fd.  Unknown
-# are calls whose use the kernel counts for a user of the machine, or for the whole machine, whatever the namespace:
-# epoll, inotify, fanotify, message queues and io_setup.  An app that uses a count up would end the node outside.
-# Unknown are also those that drop files from the machine's cache, or tell which are in it: mincore, fadvise64, preadv2
-# and pwritev2 (the C library then takes preadv and pwritev), process_madvise, cachestat, and two advices of madvise.
-# By them an app could leave a message for another one, or make the next task start late.  In a room only those
-# are allowed that a process needs for itself, for its threads and for files of its own.  So there is no call by which
-# it could find, or change, something that the kernel counts for the whole machine.
+# make or enter namespaces, and io_uring, which opens sockets past the filter.  Refused are also sendmsg and sendmmsg:
+# they send open files, and a socket that waits in itself lives on, with its memory and its locks, after the box.  In
+# a blind box also those that count what is on a disk, in memory or in a quota: sysinfo, syslog, ustat, statfs,
+# fstatfs, quotactl, quotactl_fd.  Unknown are calls whose use the kernel counts for a user of the machine, or for the
+# whole machine, whatever the namespace: epoll, inotify, fanotify, message queues and io_setup.  An app that uses a
+# count up would end the node outside.  Unknown are also those that drop files from the machine's cache, or tell which
+# are in it: mincore, fadvise64, preadv2 and pwritev2 (the C library then takes preadv and pwritev), process_madvise,
+# cachestat, and two advices of madvise.  By them an app could leave a message for another one, or make the next task
+# start late.  In a room only those are allowed that a process needs for itself, for its threads and for files of its
+# own.  So there is no call by which it could find, or change, something that the kernel counts for the whole machine.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
-        "refused": (42, 101, 248, 249, 250, 272, 298, 308, 310, 311, 321, 323, 425, 426, 427),
-        "ioctl": 16, "set_processors": 203, "madvise": 28,
+        "refused": (42, 46, 101, 248, 249, 250, 272, 298, 307, 308, 310, 311, 321, 323, 425, 426, 427),
+        "ioctl": 16, "set_processors": 203, "madvise": 28, "set_limit": 160, "set_any_limit": 302,
+        "clock": 228, "time_of_day": (96, 201),
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
         "cache": (27, 221, 327, 328, 440, 451),
         "mmap": 9, "statx": 332,
@@ -95,8 +97,9 @@ _CALLS = {
     },
     "aarch64": {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
-        "refused": (203, 117, 217, 218, 219, 97, 241, 268, 270, 271, 280, 282, 425, 426, 427),
-        "ioctl": 29, "set_processors": 122, "madvise": 233,
+        "refused": (203, 211, 117, 217, 218, 219, 97, 241, 268, 269, 270, 271, 280, 282, 425, 426, 427),
+        "ioctl": 29, "set_processors": 122, "madvise": 233, "set_limit": 164, "set_any_limit": 261,
+        "clock": 113, "time_of_day": (169,),
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
         "cache": (223, 232, 286, 287, 440, 451),
         "mmap": 222, "statx": 291,
@@ -109,6 +112,8 @@ _CALLS = {
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3, _COLD, _PAGE_OUT = 442, 435, 20, 21  # on every machine
+OTHER_CLOCKS = (0, 5, 8, 11)
+"""Numbers of clocks that tell the time of day: the real one, the coarse one, that of alarms, and atomic time."""
 _SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT = 1024, 1026, 1036, 1038  # of fcntl
 
 
@@ -145,7 +150,7 @@ def _as_init(plan: dict[str, Any], alive: int, life: int) -> NoReturn:
     _run(lambda: _as_command(plan["command"]))
 
 
-def _close_in(memory: int | None, *, blind: bool, bound: bool, alone: bool = False) -> None:
+def _close_in(memory: int | None, *, blind: bool, bound: bool, alone: bool = False, counted: bool = False) -> None:
     """Set the limits of this process and of all that it starts, and refuse the calls that lead out."""
     _limit(resource.RLIMIT_CORE, 1)  # none, and not 0: the kernel would still hand a dump to a program of the machine
     _limit(resource.RLIMIT_NPROC, MOST_PROCESSES)
@@ -153,7 +158,7 @@ def _close_in(memory: int | None, *, blind: bool, bound: bool, alone: bool = Fal
     if memory:
         _limit(resource.RLIMIT_AS, memory)
     _call("prctl", _DUMPABLE, 0)
-    _filter_calls(blind=blind, bound=bound, alone=alone)
+    _filter_calls(blind=blind, bound=bound, alone=alone, counted=counted)
 
 
 def next_fork_enters_new_processes(own: int) -> None:
@@ -191,11 +196,12 @@ def prepare_rooms(size: int) -> None:
     _mount("rooms", OUT, "tmpfs", _NO_SUID | _NO_DEV | _NO_EXEC, f"mode=0700,size={size + _MOST_WORDS},nr_inodes=16")
 
 
-def enter_room(memory: int | None, more_memory: int) -> None:
+def enter_room(memory: int | None, more_memory: int, counted: bool) -> None:
     """Enter a new room, give up the last rights, and refuse the calls that lead out.
 
     It can map ``memory`` bytes; without that number, ``more_memory`` more than what it has now: so that one record
     drives neither others nor the code of packages out of the machine's memory, and its process ends in a short time.
+    ``counted``: the time of day counts questions in it, so the calls for the machine's are refused.
 
     Law: nothing that this process does afterwards can be found by the first process of another room: no file, no
     process, no number that counts them.  In a room is one process, with threads, and its own folders to write to.
@@ -216,7 +222,9 @@ def enter_room(memory: int | None, more_memory: int) -> None:
             _restrict(place, _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
     _restrict(CODE, _READ_ONLY)
     _give_up_rights(None)
-    _close_in(memory or pages * resource.getpagesize() + more_memory, blind=True, bound=True, alone=True)
+    _close_in(
+        memory or pages * resource.getpagesize() + more_memory, blind=True, bound=True, alone=True, counted=counted
+    )
 
 
 def _as_command(command: list[str]) -> NoReturn:
@@ -279,7 +287,8 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
     """Make a file system of what is shown, read-only, and of empty folders; leave the machine's behind.
 
     The folders that can be written to lie in memory: together they hold ``memory`` bytes, or half of the machine's.
-    ``own``: the user namespace is the box's own, so its limits may be changed.  ``blind``: of /proc only the processes.
+    ``own``: the user namespace is the box's own, so its limits may be changed.  ``blind``: of /proc only the kind of
+    the processors.
     ``rooms``: one folder more, for code that all rooms read.  Its /proc is for our own command, and in no room.
     """
     _mount(None, "/", None, _REC | _PRIVATE)
@@ -313,8 +322,8 @@ def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bo
     if blind or rooms:
         _cover_processor_counters()
     if blind:
-        _cover_counters()
-    if not rooms:
+        _leave_processors_only()
+    elif not rooms:
         _restrict("/new/proc", _READ_ONLY)
     Path("/new/old").mkdir()
     _call("pivot_root", b"/new", b"/new/old")
@@ -334,18 +343,14 @@ def _cover_processor_counters() -> None:
             _mount("box", str(counters), "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "size=4096")
 
 
-def _cover_counters() -> None:
-    """Cover whatever in /proc is about the whole machine, but for the kind of its processors, which libraries ask for.
+def _leave_processors_only() -> None:
+    """Leave nothing of /proc but a copy of what is said there about the processors, which libraries ask for.
 
-    What is left are processes, and links to what a process sees.
+    What it says of a single process counts for the whole machine, too: of its network, for one.
     """
-    with os.scandir("/new/proc") as entries:
-        covered = [e for e in entries if not (e.name.isdigit() or e.is_symlink() or e.name == "cpuinfo")]
-    for entry in covered:
-        if entry.is_dir():
-            _mount("box", entry.path, "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC, "mode=0555,size=4096")
-        else:
-            _mount("/new/dev/null", entry.path, None, _BIND)
+    kinds = Path("/new/proc/cpuinfo").read_bytes()
+    _call("umount2", b"/new/proc", _DETACH)
+    Path("/new/proc/cpuinfo").write_bytes(kinds)
 
 
 def _show(real: str, path: str) -> None:
@@ -380,13 +385,14 @@ def _give_up_rights(user: Sequence[int] | None, kept: Sequence[int] = ()) -> Non
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
-def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
+def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> None:
     """Refuse calls that lead out of the box, whatever is in its folders.
 
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
     or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
     and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
-    the processors that it has.  ``alone``: allow no other calls than those of a process by itself.
+    the processors that it has.  ``alone``: allow no other calls than those of a process by itself.  ``counted``: refuse
+    to tell the time of day.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
@@ -413,6 +419,19 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
             refuse,
             allow,
         ],
+        calls["set_limit"]: [word[0], (equal, 0, 1, resource.RLIMIT_CORE), refuse, allow],
+        calls["set_any_limit"]: [  # to ask for the limit of dumps is fine: then there is no new one
+            word[2],
+            (equal, 1, 0, resource.RLIMIT_CORE),
+            allow,
+            word[4],
+            (equal, 1, 0, 0),
+            refuse,
+            word[5],
+            (equal, 1, 0, 0),
+            refuse,
+            allow,
+        ],
         calls["sendto"]: [word[8], (equal, 1, 0, 0), refuse, word[9], (equal, 1, 0, 0), refuse, allow],
         calls["socket"]: local,
         calls["socketpair"]: local,  # also here: a datagram socket of a pair can still send to a name
@@ -423,14 +442,19 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool) -> None:
     if bound:
         rules[calls["set_processors"]] = [refuse]
     if alone:
-        kept = ("fcntl", "ioctl")  # as they are above
-        rules = {calls[name]: rules[calls[name]] for name in kept} | {number: [allow] for number in calls["alone"]}
+        kept = ("fcntl", "ioctl", "set_limit", "set_any_limit")  # as they are above
+        rules = {number: [allow] for number in calls["alone"]} | {calls[name]: rules[calls[name]] for name in kept}
         rules |= {_CLONE3: [unknown], calls["statx"]: [unknown]}  # the C library then takes clone and fstatat
         rules[calls["clone"]] = [word[0], (any_bit, 0, 2, _THREAD), (any_bit, 1, 0, _WITH_NUMBER), allow, refuse]
         count = len(_ADVICES)
         among = [(equal, count - place, 0, advice) for place, advice in enumerate(_ADVICES)]
         rules[calls["madvise"]] = [word[4], *among, refuse, allow]
         rules[calls["mmap"]] = [word[6], (mask, 0, 0, _SHARED_MEMORY), (equal, 0, 1, _SHARED_MEMORY), refuse, allow]
+    if counted:
+        count = len(OTHER_CLOCKS)
+        among = [(equal, count - place, 0, clock) for place, clock in enumerate(OTHER_CLOCKS)]
+        rules |= {number: [refuse] for number in calls["time_of_day"]}
+        rules[calls["clock"]] = [word[0], *among, allow, refuse]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():

@@ -34,7 +34,7 @@ from pausefl.owner.data_records import DataRecords
 from pausefl.owner.gate import Gate, Numbers, Rows, Train
 from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.owner_file import read_owner
-from pausefl.owner.request_and_reply import Reason, Reply, TrainingRequest
+from pausefl.owner.request_and_reply import Reason, Refused, Reply, TrainingRequest
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
 SLACK, QUICK = 15.0, 10.0
@@ -44,8 +44,8 @@ end all its processes; and after how many seconds an answer leaves for which no 
 RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, Context], Rows]
 """Lets an app train on each record by itself, and hands on a row for each."""
 
-_NUMBERS_A_SECOND = 5e7
-"""Of rows that are clipped and added up: half of what was seen."""
+_NUMBERS_A_SECOND, _TENSORS_A_SECOND = 5e7, 5e4
+"""Of rows that are clipped and added up: half of what was seen, or less."""
 
 _LAST_WORDS, _COPIES = 300, 7
 """Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
@@ -104,7 +104,7 @@ class Guard:
         if bundle is None:
             return refusal(message, "unreviewed"), False
         try:
-            why = self._refuses(bundle, message, context) or self._unready() or self._takes_time(message, begun)
+            why = self._refuses(bundle, message, context) or self._unready() or self._came_late(begun)
         except Exception as error:  # Flower would send its text at once
             log(ERROR, "pausefl: a message cannot be read", exc_info=error)
             why = "bad-request"
@@ -137,7 +137,7 @@ class Guard:
             nonlocal ran
             ran = True
 
-        reply = _HeldUpdate(begins, lambda: self._hold(begun), rows)(message, context, app)
+        reply = _HeldUpdate(begins, lambda: self._hold(begun), rows, self._is_too_large)(message, context, app)
         if ran:  # also if it failed: neither the bytes that are kept, nor that there are any, may tell
             context.state = kept_state(state_in(context.state, sha256(bundle)), sha256(bundle))
         return reply, ran
@@ -154,16 +154,14 @@ class Guard:
             return "unready"
         return None
 
-    def _takes_time(self, message: Message, begun: float) -> Reason | None:
+    def _came_late(self, begun: float) -> Reason | None:
         """Refuse a message that leaves an app less time than its limit; with ``answer_after``.
 
         The server can be slow to hand over a message.  One record that takes a little longer would then decide whether
         training fails.
         """
-        if not self.answer_after:
+        if not self.answer_after or time.monotonic() <= begun + self._third:
             return None
-        if time.monotonic() <= begun + self._third:
-            return "bad-request" if self._is_late(message) else None
         text = "pausefl: a message took %.1f seconds to come, so its app would not have its time"
         log(WARNING, text, time.monotonic() - begun)
         return "bad-request"
@@ -198,7 +196,7 @@ class Guard:
     def _third(self) -> float:
         return (self.answer_after - self.box.time_limit) / 3
 
-    def _is_late(self, message: Message) -> bool:
+    def _is_too_large(self, model: Mapping[str, Tensor]) -> bool:
         """Whether the noise of so large a model might take longer than there is time for it; with ``answer_after``.
 
         The server chooses the size, and the number of tensors.  At the edge a little would decide whether an answer
@@ -207,19 +205,16 @@ class Guard:
         """
         if self.noise is None:
             return False
-        try:
-            _, model = arrays_in(message.content)
-            owner = read_owner(self.owner)
-            kind = owner.mechanism.name
-        except Exception:
-            return False  # no request to train, or one that the gate refuses
-        if model and kind != self.noise.mechanism:
+        owner = read_owner(self.owner)
+        kind = owner.mechanism.name
+        if kind != self.noise.mechanism:
             text = "pausefl: the owner's file now says %s, but the node was started with %s; start the node again"
             log(ERROR, text, kind, self.noise.mechanism)
             return True
         seconds, most = self.noise.seconds(model), self._third / 2
-        numbers = owner.examples * sum(tensor.size for tensor in model.values()) if owner.rows else 0
-        adding, between = numbers / _NUMBERS_A_SECOND, time_between(self.box.time_limit, paced=True) / 2
+        numbers = sum(tensor.size for tensor in model.values())
+        row = numbers / _NUMBERS_A_SECOND + len(model) / _TENSORS_A_SECOND if owner.rows else 0.0
+        adding, between = owner.examples * row, time_between(self.box.time_limit, paced=True) / 2
         if owner.records is None:  # all rows are clipped and added up in the time of the noise
             seconds += adding
         elif adding > between:  # each is as it comes, before the next record begins
@@ -286,13 +281,19 @@ class Guard:
 class _HeldUpdate(PrivateUpdate):
     """The mod around an app in its box: a reply is made at a time that does not tell when, or how, training ended."""
 
-    __slots__ = ("_begins", "_hold", "_rows_in_rooms")
+    __slots__ = ("_begins", "_hold", "_is_too_large", "_rows_in_rooms")
 
-    def __init__(self, begins: Callable[[], None], hold: Callable[[], None], rows_in_rooms: RowsInRooms) -> None:
+    def __init__(
+        self, begins: Callable[[], None], hold: Callable[[], None], rows_in_rooms: RowsInRooms,
+        is_too_large: Callable[[Mapping[str, Tensor]], bool],
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._begins, self._hold, self._rows_in_rooms = begins, hold, rows_in_rooms
+        self._begins, self._hold, self._rows_in_rooms, self._is_too_large = begins, hold, rows_in_rooms, is_too_large
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
+        if self._is_too_large(model):  # here, and not before: this is the very model that the app gets
+            raise Refused("bad-request", "a release of this model takes longer than there is time for it")
+
         def begun() -> tuple[Mapping[str, Tensor] | Rows, Numbers]:
             self._begins()
             return train()

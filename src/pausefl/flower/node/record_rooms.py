@@ -36,6 +36,9 @@ from pausefl.privacy.mechanisms.tensor_rules import Tensor
 READY, DONE, FAILED = b"r", b"d", b"f"
 """What the process in the box tells: that it waits for a record, and how the training on one has ended."""
 
+ROOM, ROOM_WITH_CLOCK = b"1", b"2"
+"""What a trial finds: a room; and one in which the time of day is the machine's."""
+
 LEAST_SECONDS = 0.05
 """For one record at least: to start a process and to load the app takes about 0.01."""
 _BESIDE, _BESIDE_PACED, _LEAST_BESIDE, _PATIENCE = 0.1, 0.5, 0.05, 20.0
@@ -64,11 +67,12 @@ def rows_from_rooms(
     failed, lines = 0, Lines(lambda line: log(INFO, "app says: %s", line))
     left = _after_loading(box.time_limit)
     end = end if math.isfinite(end) else time.monotonic() + box.time_limit
-    seconds = seconds_each(left, len(records), paced=paced)
+    # By the number in the owner's file, which is public: that of the records is not, if there are fewer.
+    slot, seconds = left / records.most, seconds_each(left, records.most, paced=paced)
     with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
         for place, number in enumerate(_shuffled(len(records))):
             if paced:
-                time.sleep(max(0.0, end - left + place * left / len(records) - time.monotonic()))
+                time.sleep(max(0.0, end - left + place * slot - time.monotonic()))
             record = records.read(number)
             # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
             patience = max(seconds + _PATIENCE, end - time.monotonic())
@@ -117,18 +121,22 @@ def check_time(limit: float, records: int, *, paced: bool = False) -> None:
         )
 
 
-def check_rooms(box: Box) -> None:
-    """Refuse a machine on which there can be no room; nothing is loaded in it but pausefl itself."""
+def check_rooms(box: Box) -> bool:
+    """Refuse a machine on which there can be no room; return whether the time of day in one tells nothing of others.
+
+    Nothing is loaded in it but pausefl itself.
+    """
     said: list[str] = []
     lines = Lines(said.append)
     try:
         with _rooms(box, b"", lines.take, time.monotonic() + _PATIENCE, "try") as channel:
-            fine = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take, 2 * _PATIENCE) == b"1"
+            row = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take, 2 * _PATIENCE)
     except BoxError as error:
         said.append(str(error))
-        fine = False
-    if not fine:
+        row = None
+    if row not in (ROOM, ROOM_WITH_CLOCK):
         raise BoxError("; ".join(said) or "the process for one record can see others")
+    return row == ROOM
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pausefl.errors import ConfigError, WorkerError
 from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
-from pausefl.flower.node.guard import Guard
+from pausefl.flower.node.guard import Guard, leaves
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.record_rooms import check_rooms, check_time
 from pausefl.flower.node.shared_limits import check_shared_limits
@@ -29,8 +29,9 @@ from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
 from pausefl.system.mounts import forgetful_file_system
 
-_PATIENCE, _ENDING = 60.0, 30.0
-"""Seconds: for what must load first; and with ``--answer-after``, until a node whose part has ended is gone."""
+_PATIENCE, _BEGINNING, _ENDING = 60.0, 20.0, 30.0
+"""Seconds: for what must load first; and with ``--answer-after``, until a node connects, and until one whose part has
+ended is gone."""
 _LOOPBACK, _LISTENS = (
     f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}",
     "0A",
@@ -89,6 +90,11 @@ def start_warnings(guard: Guard) -> list[str]:
             "this machine has only one processor, and an app can keep the node from using it, so --answer-after does "
             "not hide all that the app does; use a machine with two processors or more"
         )
+    if owner.records is not None and guard.box.closed and not guard.answer_after and not check_rooms(guard.box):
+        found.append(
+            "on this machine apps can see the time of day, so the row of a record with a word such as 'now', which "
+            "readers of dates know, tells how long other records took; pass --answer-after"
+        )
     for folder in guard.box.data if owner.rehearse and not guard.answer_after else ():
         kind = (forgetful_file_system(folder) or "").partition(":")[0]
         if kind in ("tmpfs", "ramfs"):
@@ -141,12 +147,16 @@ def check_limits(box: Box) -> None:
         ) from None
 
 
-def start(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> None:
+def start(guard: Guard, options: Sequence[str], say: Callable[[str], None], begun: float) -> None:
     """Run the node until it is interrupted; raise if SuperNode or executor ends by itself.
 
     With ``answer_after`` it then takes a fixed time to end: a server can make the SuperNode end, and how soon it is
-    back would show whether there was an app to end.
+    back would show whether there was an app to end.  It also connects at a fixed time after it has ``begun``: all
+    records were read since, to count them, and that takes the longer, the longer they are.
     """
+    if guard.answer_after:
+        now = time.monotonic()
+        time.sleep(max(0.0, leaves(begun, _BEGINNING, now) - now))
     secret, port, ended = secrets.token_bytes(32), _free_port(), -math.inf
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
