@@ -106,6 +106,8 @@ def test_lines_that_may_be_no_records_of_their_own_are_named(tmp_path: Path) -> 
     empty, quotes, titles = doubtful_lines(tmp_path / "odd")
     assert "has 2 empty lines" in empty and "has 2 lines with an odd number of quotes" in quotes
     assert "has no digit, and counts as a record; remove it if it holds titles" in titles
+    (tmp_path / "wide").write_text("1,Ċ\n2,b\n", encoding="utf-16")
+    assert "lines with a zero byte, so it may not be plain text" in doubtful_lines(tmp_path / "wide")[0]
 
 
 @pytest.mark.parametrize("new", [b"a longer line\nb\n", b"on\nfour\n"])

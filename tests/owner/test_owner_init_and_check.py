@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -718,3 +719,58 @@ def test_a_name_that_was_changed_in_the_file_is_known_too(tmp_path: Path, capsys
     assert called(capsys, "owner", "check", file)[0] == 0
     code, _, err = called(capsys, "owner", "init", tmp_path / "two", "--name", "ward")
     assert code == 2 and "has made a ledger for 'ward' before" in err
+
+
+def test_records_are_known_by_every_path_that_was_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A link may lead to another file each month."""
+    for month in ("may", "june"):
+        (tmp_path / f"{month}.csv").write_text("1\n2\n")
+    link = tmp_path / "data.csv"
+    link.symlink_to(tmp_path / "may.csv")
+    words = ("--records-from", link)
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic", *words)[0] == 0
+    link.unlink()
+    link.symlink_to(tmp_path / "june.csv")
+    code, _, err = called(capsys, "owner", "init", tmp_path / "two", "--name", "other", *words)
+    assert code == 2 and f"records in '{link}' before" in err
+    assert called(capsys, "owner", "check", tmp_path / "one" / "owner.toml")[0] == 0
+    for month in ("may", "june"):
+        words = ("--records-from", tmp_path / f"{month}.csv")
+        assert called(capsys, "owner", "init", tmp_path / "two", "--name", "other", *words)[0] == 2
+
+
+def test_only_the_ledger_of_the_stopped_call_is_taken_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not another one that was put in its place."""
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")[0] == 0
+    assert called(capsys, "owner", "init", tmp_path / "two", "--name", "other")[0] == 0
+    (tmp_path / "one").rename(tmp_path / "away")
+    (tmp_path / "two").rename(tmp_path / "one")
+    (tmp_path / "one" / "owner.toml").unlink()
+    code, _, err = called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")
+    assert code == 2 and "has made a ledger for 'clinic' before" in err
+
+
+def test_of_two_folders_at_once_one_gets_the_name(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pausefl", "owner", "init"]
+    calls = [subprocess.Popen([*words, tmp_path / f"{n}", "--name", "clinic"], stderr=-1, stdout=-3) for n in range(3)]
+    said = [call.communicate()[1].decode() for call in calls]
+    assert sorted(call.returncode for call in calls) == [0, 2, 2]
+    assert sum("has made a ledger for 'clinic' before" in one for one in said) == 2
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"[]", b'{"name": 1}', b"{}", b""])
+def test_a_note_about_a_ledger_that_is_damaged_does_no_harm(
+    tmp_path: Path, damage: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = init_owner(tmp_path / "one", "clinic")
+    about = second_note_folder() / f"{owner.ledger_id}.about"
+    about.write_bytes(damage)
+    assert called(capsys, "owner", "check", tmp_path / "one" / "owner.toml")[0] == 0
+    assert json.loads(about.read_bytes())["name"] == "clinic"
+
+
+def test_lines_that_may_be_no_records_are_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data.csv").write_text("name,age\n\n1,2\n")
+    words = ("--name", "clinic", "--records-from", tmp_path / "data.csv")
+    code, out, _ = called(capsys, "owner", "init", tmp_path / "one", *words)
+    assert code == 0 and out.count("WARNING: ") == 2 and "has an empty line" in out and "if it holds titles" in out

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pausefl.flower.node.bundle import Bundle
     from pausefl.flower.node.reviewed_apps import ReviewedApps
 
-_LEFT_OUT = 50
-"""Files that are named at most, of those that are not in a bundle."""
-
 commands = typer.Typer(
     name="node", help="Decide which Flower apps run on your data, and run them behind your gate.", no_args_is_help=True
 )
@@ -221,6 +218,7 @@ def _place_marks(path: str, bundle: Bundle) -> list[str]:
 def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]:
     """Say what is in a bundle, without trusting a letter of it."""
     from pausefl.flower.node.app_text import is_source, text_marks
+    from pausefl.flower.node.bundle import PACKED
 
     named = bundle.app
     lines = [
@@ -239,12 +237,14 @@ def _lines(bundle: Bundle, apps: ReviewedApps, left: Sequence[str]) -> list[str]
         marks += text_marks(path, content)
         lines.append(f"  {len(content):>9,} bytes  {path}" + "".join(f"  ({mark})" for mark in marks))
     lines += [f"  {'':>15}  {path}  (removed)" for path, what in changed.items() if what == "removed"]
-    missing = [f"  {'':>15}  {name}" for name in left]
-    if missing:
-        code = any(is_source(name) for name in left)
-        mark = "WARNING: code that you see in the folder is NOT in the bundle" if code else "NOT in the bundle"
-        lines += [f"{mark}; Flower leaves these out:", *missing[:_LEFT_OUT]]
-        lines += [f"  {'':>15}  and {len(missing) - _LEFT_OUT} more"] if len(missing) > _LEFT_OUT else []
+    if left:
+        read = any(is_source(name) or Path(name).suffix.lower() in PACKED for name in left)
+        mark = (
+            "WARNING: code or settings that you see in the folder are NOT in the bundle"
+            if read
+            else "NOT in the bundle"
+        )
+        lines += [f"{mark}; Flower leaves these out:", *(f"  {'':>15}  {name}" for name in left)]
     if bundle.settings:
         lines.append("the server can change these settings, and no others:")
         lines += [f"  {key} = {value!r}" for key, value in bundle.settings.items()]

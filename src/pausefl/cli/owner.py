@@ -94,7 +94,8 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
-    from pausefl.owner.made_ledgers import other_ledgers_warning, require_new_data
+    from pausefl.owner.data_records import doubtful_lines
+    from pausefl.owner.made_ledgers import only_new_data, other_ledgers_warning
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
     terms = partial(init_simulation if simulation else init_owner, unit=unit, records=records,
@@ -108,8 +109,8 @@ def init(
     if name is None:
         raise ConfigError("the name is missing; pass --name NAME, by which the server will know this data for life")
     done = "kept the existing" if (folder / LEDGER).exists() else "made"
-    require_new_data(name, folder / LEDGER, records_from)
-    owner = terms(folder, name)
+    with only_new_data(name, folder / LEDGER, records_from):
+        owner = terms(folder, name)
     made = (
         folder,
         folder / FILE,
@@ -122,7 +123,8 @@ def init(
         f"{done} {ledger} (id {owner.ledger_id}). Back it up every week while the node is on: "
         f"pausefl ledger backup {ledger} {copy}"
     )
-    for warning in other_ledgers_warning(owner.ledger_id):
+    doubtful = [] if owner.records is None else doubtful_lines(owner.records)
+    for warning in (*doubtful, *other_ledgers_warning(owner.ledger_id)):
         typer.echo(f"WARNING: {warning}")
     typer.echo(f"Run your node as the user who ran this command. For another user, let root run: chown -R USER {where}")
 

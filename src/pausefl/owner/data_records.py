@@ -132,21 +132,27 @@ def count_records(path: Path, most: int) -> int:
 
 
 def doubtful_lines(path: Path) -> list[str]:
-    """Return what in a file of lines may not be a record of its own: empty lines, titles, and lines that go on."""
+    """Return what in a file of lines may not be a record of its own: empty lines, titles, lines that go on, no text."""
     if path.is_dir():
         return []
-    empty, open_quotes, first = 0, 0, b""
+    empty, open_quotes, zeros, first = 0, 0, 0, b""
     with DataRecords(path) as records:
         for number, record in enumerate(itertools.islice(records, _LOOKED_AT)):
             line = b"0" if record is None else record.data
             first = first if number else line
             empty += not line.strip()
+            zeros += b"\0" in line
             open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
     found = []
     if empty:
         lines = "an empty line, which counts as a record; remove it"
         many = f"{empty} empty lines, and each counts as a record; remove them"
         found.append(f"{path} has {lines if empty == 1 else many}")
+    if zeros:
+        found.append(
+            f"{path} has {zeros} lines with a zero byte, so it may not be plain text, and may be cut in wrong places; "
+            "save it as UTF-8"
+        )
     if open_quotes:
         found.append(
             f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '

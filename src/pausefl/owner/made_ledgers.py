@@ -8,55 +8,75 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pausefl.errors import ConfigError
-from pausefl.owner.second_note_place import second_note_folder
-from pausefl.system.state_file import write_whole
+from pausefl.errors import ConfigError, PauseError
+from pausefl.owner.second_note_place import cannot, require_second_note_folder, second_note_folder
+from pausefl.privacy import SqliteLedger
+from pausefl.system.lock import only_writer
+from pausefl.system.private_file import make_private_folder
+from pausefl.system.state_file import write_whole_bytes
 
 _ABOUT = ".about"
 _MOST = 50
 """How many ledgers a warning names."""
+_PATIENCE = 30.0
+"""Seconds to wait for somebody else who makes a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class MadeLedger:
-    """The name that a ledger was made for, where it is, and where the records are, if pausefl cuts the data."""
+    """The name that a ledger was made for, where it is, and where its records were, if pausefl cuts the data.
+
+    The records are named by all paths ever seen: as they were given, and where links led then.
+    """
 
     name: str
     path: str
-    records: str = ""
+    records: tuple[str, ...] = ()
 
 
 def remember(ledger_id: str, name: str, ledger: Path, records: Path | None = None) -> None:
-    """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it.
-
-    Who does not know where the records are leaves what was written before.
-    """
+    """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it."""
     with suppress(OSError, ConfigError):
         file = _file(ledger_id)
         before = _read(file)
-        place = os.path.realpath(records) if records is not None else before.records if before is not None else ""
-        text = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger), place))) + "\n"
-        if not file.exists() or file.read_text(encoding="utf-8") != text:  # its time tells when it was made
-            write_whole(file, text)
+        places = sorted({*(before.records if before is not None else ()), *_places(records)})
+        content = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger), tuple(places)))).encode() + b"\n"
+        if not file.exists() or file.read_bytes() != content:  # its time tells when it was made
+            write_whole_bytes(file, content)
 
 
-def require_new_data(name: str, ledger: Path, records: Path | None) -> None:
+@contextmanager
+def only_new_data(name: str, ledger: Path, records: Path | None) -> Iterator[None]:
     """Refuse a name, or records, that this user has another ledger for; ``ledger`` is the place of the new one.
 
-    A call that was stopped there, and is repeated, has the ledger still, and may go on.
+    It holds until the new one is remembered.  A call that was stopped there, and is repeated, has the ledger still, and
+    may go on.
     """
+    folder = require_second_note_folder(ledger)
+    try:
+        make_private_folder(folder)
+    except OSError as error:
+        raise cannot("written", folder, error) from None
+    with only_writer(folder / "making.lock", folder, "try again later", wait=_PATIENCE):
+        _require_new_data(name, ledger, records)
+        yield
+
+
+def _require_new_data(name: str, ledger: Path, records: Path | None) -> None:
+    here = _id_of(ledger)
     for ledger_id in _ledger_ids():
         made = _read(_file(ledger_id))
-        if made is None or (made.path == os.path.realpath(ledger) and ledger.exists()):
+        if made is None or ledger_id == here:
             continue
-        if records is not None and made.records == os.path.realpath(records.expanduser()):
+        known = sorted(_places(records) & set(made.records))
+        if known:
             raise ConfigError(
-                f"this user has made a ledger for the records in {made.records!r:.300} before, at {made.path!r:.300}"
+                f"this user has made a ledger for the records in {known[0]!r:.300} before, at {made.path!r:.300}"
                 f"{_when(ledger_id)}; a new one would be a second budget, so go on with that one, or put it back with "
                 "'pausefl ledger restore'; other data needs a path of its own"
             )
@@ -66,6 +86,20 @@ def require_new_data(name: str, ledger: Path, records: Path | None) -> None:
                 "is about the same data, a new one would be a second budget, so put it back with 'pausefl ledger "
                 "restore'; for other data, or for a trial with made-up data, pass another --name"
             )
+
+
+def _places(records: Path | None) -> set[str]:
+    """Return the names by which records are known: where they were said to be, and where links lead now."""
+    if records is None:
+        return set()
+    given = os.path.abspath(records.expanduser())  # noqa: PTH100 - links stay
+    return {given, os.path.realpath(given)}
+
+
+def _id_of(ledger: Path) -> str | None:
+    with suppress(PauseError, OSError):
+        return SqliteLedger(ledger).id if ledger.exists() else None
+    return None
 
 
 def other_ledgers_warning(ledger_id: str) -> list[str]:
@@ -105,7 +139,10 @@ def _file(ledger_id: str) -> Path:
 
 def _read(path: Path) -> MadeLedger | None:
     try:
-        made = MadeLedger(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
+        found = json.loads(path.read_bytes())
+        name, place, records = found["name"], found["path"], found.get("records", ())
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None  # made before such files were written, or damaged
-    return made if all(isinstance(one, str) for one in (made.name, made.path, made.records)) else None
+    records = (records,) if isinstance(records, str) else records  # as it was written at first
+    fine = isinstance(records, list | tuple) and all(isinstance(one, str) for one in (name, place, *records))
+    return MadeLedger(name, place, tuple(records)) if fine else None

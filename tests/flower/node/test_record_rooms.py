@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from pausefl.errors import ConfigError
-from pausefl.flower.node import enter_box, guard, record_rooms
+from pausefl.flower.node import boxed_rooms, enter_box, guard, record_rooms
 from pausefl.flower.node.box import Box, BoxError
 from pausefl.flower.node.start import check
 from pausefl.flower.protocol import Refusal
@@ -423,6 +423,40 @@ told = [libc.syscall(*words) >= 0 for words in ((228, 0, out), (228, 5, out), (2
 return added(message, sum(told) + 10 * (libc.syscall(228, 1, out) == 0))
 """
     assert rooms.rows(app_of(body), [b"1", b"2"]).tolist() == [10.0, 10.0]
+
+
+@pytest.mark.skipif(not COUNTED, reason="the clock is counted on x86_64 only")
+def test_no_room_waits_until_a_time_of_day(rooms: Rooms) -> None:
+    """It would wait less after a record that took long.  Waiting for some seconds is fine."""
+    body = """
+libc, place = ctypes.CDLL(None, use_errno=True), (ctypes.c_int * 16)()
+def wait(number, *words):
+    begun = time.monotonic()
+    libc.syscall(number, *words)
+    return time.monotonic() - begun > 0.1
+def at(seconds):
+    return (ctypes.c_long * 2)(int(seconds), 0)
+lock, free = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+libc.sem_init(lock, 0, 0)
+libc.sem_init(free, 0, 1)
+soon, short, held = at(time.time() + 2), (ctypes.c_long * 2)(0, 200_000_000), (ctypes.c_int * 1)(2)
+found = [
+    wait(202, place, 9 | 256, 0, soon, None, -1), wait(202, held, 6, 0, soon), wait(230, 0, 1, soon, None),
+    wait(230, 11, 1, soon, None), libc.sem_timedwait(lock, soon) == 0,
+]
+fine = [
+    wait(202, place, 0, 0, short), wait(230, 0, 0, short, None), libc.sem_timedwait(free, soon) == 0,
+    not threading.Event().wait(0.2), threading.Lock().acquire(timeout=0.1),
+]
+return added(message, 10 * sum(fine) + sum(found))
+"""
+    assert rooms.rows(app_of(body), [b"1", b"2"]).tolist() == [50.0, 50.0]
+
+
+def test_a_package_with_threads_of_its_own_makes_no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxed_rooms.os, "listdir", lambda _: ["1", "2", "3"])
+    with pytest.raises(BoxError, match="runs 2 threads of its own; import it in the training"):
+        boxed_rooms._require_alone()
 
 
 def test_the_time_of_a_record_follows_from_the_public_number_of_records(

@@ -475,9 +475,32 @@ def test_what_is_left_out_is_named(
         main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
     said, error = capsys.readouterr()
     assert not error
-    assert "WARNING: code that you see in the folder is NOT in the bundle" in said and "tried/_more.py" in said
+    assert (
+        "WARNING: code or settings that you see in the folder are NOT in the bundle" in said
+        and "tried/_more.py" in said
+    )
     assert "the server can change these settings, and no others:\n  centre = False\n" in said and "39 = 39\n" in said
     assert "json/tool.py  (WARNING: it takes the place of the module 'json')" in said
+
+
+def test_all_that_is_left_out_is_named(
+    node: Any, kit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the last of many files, files of settings, and what lies among compiled files."""
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    (folder / ".gitignore").write_text("settings.json\n")
+    (folder / "tried" / "settings.json").write_text("{}")
+    (folder / "tried" / "__pycache__").mkdir(exist_ok=True)
+    (folder / "tried" / "__pycache__" / "rules.txt").write_text("")
+    (folder / "tried" / "__pycache__" / "client.cpython-311.pyc").write_text("")
+    for number in range(100):
+        (folder / f"a{number:0>3}.txt").write_text("")
+    with pytest.raises(SystemExit):
+        main(["node", "review", str(folder), "--owner", str(node.guard.owner), "--yes"])
+    said = capsys.readouterr().out
+    assert "WARNING: code or settings that you see in the folder are NOT in the bundle" in said
+    assert all(name in said for name in ("a099.txt", "tried/settings.json", "tried/__pycache__/rules.txt"))
+    assert ".pyc" not in said
 
 
 @pytest.mark.parametrize(

@@ -321,3 +321,54 @@ worked({
 def test_an_app_cannot_let_the_machine_take_a_dump_of_it(user: str | None) -> None:
     """A limit of 0 bytes still hands the dump to a program of the machine, and a limit of 1 does not."""
     assert worked(LIMITS, Box(user=user)) == ["to ask, fine", "another limit, fine"]
+
+
+FIRST = """
+import resource
+x86, half = os.uname().machine == "x86_64", ctypes.create_string_buffer((48).to_bytes(4, "little") + bytes(44), 48)
+numbers = dict(attributes=314, priority=141, disk=251) if x86 else dict(attributes=274, priority=140, disk=30)
+lock = os.memfd_create("lock")
+few = resource.getrlimit(resource.RLIMIT_NOFILE)
+worked({
+    "attributes": lambda: call(numbers["attributes"], 1, half, 0),
+    "scheduler": lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+    "parameter": lambda: os.sched_setparam(1, os.sched_param(0)),
+    "processors": lambda: os.sched_setaffinity(1, {0}),
+    "priority": lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+    "priority of a user": lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+    "priority on disks": lambda: call(numbers["disk"], 1, 1, 3 << 13),
+    "priority on disks of a user": lambda: call(numbers["disk"], 3, os.getuid(), 3 << 13),
+    "limits": lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, few),
+    "delegation": lambda: fcntl.fcntl(lock, 1040, 0),
+    "its own attributes, fine": lambda: call(numbers["attributes"], 0, half, 0),
+    "its own priority, fine": lambda: os.nice(1),
+    "its own processors, fine": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "its own limits, fine": lambda: resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, few),
+})
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_process_that_ends_all_others_cannot_be_made_slow(user: str | None) -> None:
+    found = worked(FIRST, Box(user=user))
+    assert found == [f"its own {what}, fine" for what in ("attributes", "priority", "processors", "limits")]
+
+
+def test_a_command_that_takes_back_what_it_said_does_no_harm() -> None:
+    """It can open its own pipe for reading."""
+    code = """
+import os, threading
+back = os.open("/proc/self/fd/1", os.O_RDONLY | os.O_NONBLOCK)
+def steal():
+    while True:
+        try: os.read(back, 1 << 16)
+        except BlockingIOError: pass
+threading.Thread(target=steal, daemon=True).start()
+for _ in range(20000): os.write(1, b"x")
+"""
+    assert set(Box().run([sys.executable, "-c", code], b"", 1 << 20, print)) <= {ord("x")}
+
+
+def test_a_command_cannot_say_that_there_was_no_box() -> None:
+    code = "import os, time; os.kill(1, 2); time.sleep(0.5)"
+    assert Box().run([sys.executable, "-c", code], b"", 9, print) == b""

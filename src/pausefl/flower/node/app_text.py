@@ -47,7 +47,7 @@ _TELLING = frozenset(
         "runpy", "sympify", "stat", "lstat", "fstat", "times", "now", "today", "uuid1", "created", "created_at",
         "alarm", "setitimer", "Timer", "timeit", "psutil", "getrusage", "getloadavg", "cProfile", "profile",
         "relativeCreated", "gzip", "zipfile", "tarfile", "writestr", "strftime", "gmtime", "asctime", "M8", "Period",
-        "arrow", "pendulum",
+        "arrow", "pendulum", "timeout", "default_timer", "full_load", "load_all",
     )
 )  # fmt: skip
 _TELLING_PARTS = (

@@ -34,9 +34,9 @@ MOST_STATE = 1 << 24
 """Bytes of an app's state that are kept for its next message."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
-_LOG_LINES, _LOG_LIMIT, _CHUNK, _PATIENCE, _PAUSE = 200, 1 << 16, 1 << 16, 10.0, 0.01
+_LOG_LINES, _LOG_LIMIT, _CHUNK, _PAUSE = 200, 1 << 16, 1 << 16, 0.01
 """Lines and bytes of the log for one app: systemd drops lines of a service that says too many, also ours about charges.
-Bytes read at once; seconds; and seconds between two looks at what is not logged: an app must not keep the node busy."""
+Bytes read at once; and seconds between two looks at what is not logged: an app must not keep the node busy."""
 
 
 class BoxError(PauseError, RuntimeError):
@@ -259,20 +259,21 @@ def code_folders() -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes], *, gently: bool) -> None:
-    """Kill a process and its group; gently: let the box's first process end the others, and wait for that."""
+    """Kill a process and its group; gently: let the box's first process end the others, however long that takes."""
     if gently:
         process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_PATIENCE)
-            return
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _read(pipe: int, take: Callable[[bytes], None], room: int) -> bool:
     """Read what is there, and a byte more than there is room for at most; False at the end."""
-    chunk = os.read(pipe, min(_CHUNK, room + 1))
+    try:
+        chunk = os.read(pipe, min(_CHUNK, room + 1))
+    except BlockingIOError:
+        return True  # the command itself has read it
     take(chunk)
     return bool(chunk)
 

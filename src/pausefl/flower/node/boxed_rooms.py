@@ -59,7 +59,7 @@ def main(channel: str, memory: str, more_memory: str, *words: str) -> None:
         if closed:
             enter_box.prepare_rooms(size)
         limits = int(memory) or None, int(more_memory), closed and count_time_of_day()
-        _require_nothing_shared()
+        _require_alone()
         gc.collect()
         gc.freeze()
         own = os.open("/proc/self/ns/pid", os.O_RDONLY) if closed else None
@@ -97,12 +97,17 @@ def _keep(
         os._exit(code)
 
 
-def _require_nothing_shared() -> None:
-    """Refuse memory that all rooms would have in common, and could write to."""
+def _require_alone() -> None:
+    """Refuse memory that all rooms would have in common, and threads, which could change what a room begins with."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     shared = [line for line in lines if line.split()[1][1::2] == "ws"]
     if shared:
         raise BoxError(f"a package that the app imports shares memory between processes: {shared[0][:200]}")
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names, and nothing else is needed
+    if threads != 1:
+        raise BoxError(
+            f"a package that the app imports runs {threads - 1} threads of its own; import it in the training"
+        )
 
 
 def _room(work: Callable[[DataRecord], bytes], files: list[int], limits: Limits, own: int | None, told: bytes) -> bool:

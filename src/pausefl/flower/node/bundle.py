@@ -36,7 +36,8 @@ _AMBIGUOUS = frozenset(';:?*<>|"[]')  # some tools drop or change them: "unzip" 
 _LONGEST = 255  # bytes of a file's name, on any disk
 _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", re.ASCII)
 _COMPILED = (".pyc", ".pyo", ".so", ".pyd")
-_PACKED = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")
+PACKED = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")
+"""Endings of files that Flower packs, unless a list of ignored files names them."""
 _ALSO_PACKED = ("LICENSE", ".info/CONTENT")
 _METADATA = (".dist-info", ".egg-info", ".egg")  # from which packages read what else to import, for example torch
 
@@ -159,12 +160,15 @@ def _lists_of(text: bytes) -> list[bytes]:
 
 
 def left_out(path: Path, bundle: Bundle) -> list[str]:
-    """Return the files and links of an app's folder that Flower does not pack; whoever reads the folder sees them."""
+    """Return the files and links of an app's folder that Flower does not pack; whoever reads the folder sees them.
+
+    Nobody reads what Python has compiled there, so that is not among them.
+    """
     if not path.is_dir():
         return []
     inside = (found for found in path.rglob("*") if found.is_symlink() or not found.is_dir())
     names = (found.relative_to(path).as_posix() for found in inside)
-    return sorted(name for name in names if name not in bundle.files and "__pycache__" not in name.split("/"))
+    return sorted(name for name in names if name not in bundle.files and not name.endswith(".pyc"))
 
 
 def read_bundle(content: bytes) -> Bundle:
@@ -250,7 +254,7 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"bundle has {name!r:.200}, which is compiled, so nobody can review it; do not run it")
         if path.name == ".py":
             raise ConfigError(f"bundle has {name!r:.200}, a module without a name; do not run it")
-        known = path.suffix in _PACKED or name in _ALSO_PACKED
+        known = path.suffix in PACKED or name in _ALSO_PACKED
         if not known or any(part.lower().endswith(_METADATA) for part in path.parts):
             raise ConfigError(
                 f"bundle has {name!r:.200}, which Flower would not pack, or a package's metadata; do not run it"

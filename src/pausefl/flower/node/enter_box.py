@@ -28,12 +28,13 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 NO_BOX = 97
 """The exit code where the box could not be made."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_Step: TypeAlias = tuple[int, int, int, int]
 
 _NEW_USER = 0x10000000
 _NEW_OTHERS = 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000 | 0x02000000  # mnt net pid ipc uts cgroup
@@ -68,15 +69,17 @@ _SIGNALS = 1024
 # whole machine, whatever the namespace: epoll, inotify, fanotify, message queues and io_setup.  An app that uses a
 # count up would end the node outside.  Unknown are also those that drop files from the machine's cache, or tell which
 # are in it: mincore, fadvise64, preadv2 and pwritev2 (the C library then takes preadv and pwritev), process_madvise,
-# cachestat, and two advices of madvise.  By them an app could leave a message for another one, or make the next task
-# start late.  In a room only those are allowed that a process needs for itself, for its threads and for files of its
-# own.  So there is no call by which it could find, or change, something that the kernel counts for the whole machine.
+# cachestat, and three advices of madvise.  By them an app could leave a message for another one, or make the next task
+# start late.  Calls that set how fast a process runs, and its limits, are refused for the box's first process, which
+# must end all others.  In a room only those are allowed that a process needs for itself, for its threads and for files
+# of its own.  So there is no call by which it could find, or change, something that is counted for the whole machine.
 _CALLS = {
     "x86_64": {
         "audit": 0xC000003E, "clone": 56, "fcntl": 72, "sendto": 44, "socket": 41, "socketpair": 53,
         "refused": (42, 46, 101, 248, 249, 250, 272, 298, 307, 308, 310, 311, 321, 323, 425, 426, 427),
         "ioctl": 16, "set_processors": 203, "madvise": 28, "set_limit": 160, "set_any_limit": 302,
-        "clock": 228, "time_of_day": (96, 201),
+        "clock": 228, "time_of_day": (96, 201), "futex": 202, "sleep": 230,
+        "priority": 141, "disk_priority": 251, "pace": (142, 144, 203, 314),
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
         "cache": (27, 221, 327, 328, 440, 451),
         "mmap": 9, "statx": 332,
@@ -99,7 +102,8 @@ _CALLS = {
         "audit": 0xC00000B7, "clone": 220, "fcntl": 25, "sendto": 206, "socket": 198, "socketpair": 199,
         "refused": (203, 211, 117, 217, 218, 219, 97, 241, 268, 269, 270, 271, 280, 282, 425, 426, 427),
         "ioctl": 29, "set_processors": 122, "madvise": 233, "set_limit": 164, "set_any_limit": 261,
-        "clock": 113, "time_of_day": (169,),
+        "clock": 113, "time_of_day": (169,), "futex": 98, "sleep": 115,
+        "priority": 140, "disk_priority": 30, "pace": (118, 119, 122, 274),
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
         "cache": (223, 232, 286, 287, 440, 451),
         "mmap": 222, "statx": 291,
@@ -111,10 +115,17 @@ _CALLS = {
         ),
     },
 }  # fmt: skip
-_MOUNT_SETATTR, _CLONE3, _COLD, _PAGE_OUT = 442, 435, 20, 21  # on every machine
+_MOUNT_SETATTR, _CLONE3 = 442, 435  # on every machine
+_TELLING_ADVICES = (20, 21, 25)
+"""Of madvise: cold, page out and collapse, which change what others find of a file in memory."""
 OTHER_CLOCKS = (0, 5, 8, 11)
 """Numbers of clocks that tell the time of day: the real one, the coarse one, that of alarms, and atomic time."""
-_SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT = 1024, 1026, 1036, 1038  # of fcntl
+_MARKS = (1024, 1026, 1036, 1038, 1040)
+"""Of fcntl: a lease, a watch, two hints and a delegation.  They make others wait, see what they do, or leave a mark."""
+_FIRST, _OF_USER, _DISK_OF_USER = 1, 2, 3
+"""The number of the box's first process; and how a call that sets a priority names all processes of a user."""
+_LOCK_UNTIL, _REAL_TIME, _UNTIL = 6, 256, 1
+"""Of futex: a lock that waits until a time of day, and a flag that means the time of day; of a sleep: until a time."""
 
 
 def main() -> NoReturn:
@@ -263,6 +274,7 @@ def _run(play: Callable[[], NoReturn]) -> NoReturn:
         _played(play)
     # Asked to stop, kill and wait: an init is dead only after all in its box are.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # by which the command could make this one end as if there was no box
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
@@ -392,14 +404,19 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
     or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
     and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
     the processors that it has.  ``alone``: allow no other calls than those of a process by itself.  ``counted``: refuse
-    to tell the time of day.
+    to tell the time of day, and let nothing wait until one.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
     allow, kill = (end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x80000000)
-    errors = (errno.EACCES, errno.ENOSYS, errno.ENOTTY, errno.EPERM)
-    refuse, unknown, no_terminal, not_here = ((end, 0, 0, 0x00050000 | error) for error in errors)
+    errors = (errno.EACCES, errno.ENOSYS, errno.ENOTTY, errno.EPERM, errno.ETIMEDOUT, 0)
+    refuse, unknown, no_terminal, not_here, too_late, done = ((end, 0, 0, 0x00050000 | error) for error in errors)
     word = [(load, 0, 0, 16 + 4 * place) for place in range(12)]  # two for each argument, the lower one first
+
+    def either(place: int, values: Sequence[int], then: _Step, otherwise: _Step) -> list[_Step]:
+        jumps = [(equal, len(values) - number, 0, value) for number, value in enumerate(values)]
+        return [word[place], *jumps, otherwise, then]
+
     local = [
         word[0], (equal, 1, 0, 1), refuse,  # AF_UNIX
         word[2], (mask, 0, 0, 0xF), (equal, 1, 0, 1), (equal, 0, 1, 5), allow, refuse,  # stream or seqpacket
@@ -407,20 +424,18 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
     rules = {
         **{number: [refuse] for number in calls["refused"]},
         **{number: [unknown] for number in (*calls["unknown"], *calls["cache"])},
-        calls["madvise"]: [word[4], (equal, 1, 0, _COLD), (equal, 0, 1, _PAGE_OUT), refuse, allow],
+        calls["madvise"]: either(4, _TELLING_ADVICES, refuse, allow),
+        **{number: either(0, (_FIRST,), refuse, allow) for number in calls["pace"]},
+        calls["priority"]: [word[0], (equal, 0, 1, _OF_USER), refuse, *either(2, (_FIRST,), refuse, allow)],
+        calls["disk_priority"]: [word[0], (equal, 0, 1, _DISK_OF_USER), refuse, *either(2, (_FIRST,), refuse, allow)],
         _CLONE3: [unknown],  # its flags are out of sight; the C library then takes clone
         calls["clone"]: [word[0], (any_bit, 0, 1, _NEW_USER | _NEW_OTHERS), refuse, allow],
-        calls["fcntl"]: [  # to make others wait, to watch what others do with a file, to leave a mark on it
-            word[2],
-            (equal, 3, 0, _SET_LEASE),
-            (equal, 2, 0, _NOTIFY),
-            (equal, 1, 0, _SET_HINT),
-            (equal, 0, 1, _SET_FILE_HINT),
-            refuse,
-            allow,
-        ],
-        calls["set_limit"]: [word[0], (equal, 0, 1, resource.RLIMIT_CORE), refuse, allow],
+        calls["fcntl"]: either(2, _MARKS, refuse, allow),
+        calls["set_limit"]: either(0, (resource.RLIMIT_CORE,), refuse, allow),
         calls["set_any_limit"]: [  # to ask for the limit of dumps is fine: then there is no new one
+            word[0],
+            (equal, 0, 1, _FIRST),
+            refuse,
             word[2],
             (equal, 1, 0, resource.RLIMIT_CORE),
             allow,
@@ -446,15 +461,25 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
         rules = {number: [allow] for number in calls["alone"]} | {calls[name]: rules[calls[name]] for name in kept}
         rules |= {_CLONE3: [unknown], calls["statx"]: [unknown]}  # the C library then takes clone and fstatat
         rules[calls["clone"]] = [word[0], (any_bit, 0, 2, _THREAD), (any_bit, 1, 0, _WITH_NUMBER), allow, refuse]
-        count = len(_ADVICES)
-        among = [(equal, count - place, 0, advice) for place, advice in enumerate(_ADVICES)]
-        rules[calls["madvise"]] = [word[4], *among, refuse, allow]
+        rules[calls["madvise"]] = either(4, _ADVICES, allow, refuse)
         rules[calls["mmap"]] = [word[6], (mask, 0, 0, _SHARED_MEMORY), (equal, 0, 1, _SHARED_MEMORY), refuse, allow]
     if counted:
-        count = len(OTHER_CLOCKS)
-        among = [(equal, count - place, 0, clock) for place, clock in enumerate(OTHER_CLOCKS)]
         rules |= {number: [refuse] for number in calls["time_of_day"]}
-        rules[calls["clock"]] = [word[0], *among, allow, refuse]
+        rules[calls["clock"]] = either(0, OTHER_CLOCKS, refuse, allow)
+        # To wait until a time of day would end sooner, or at once, after records that took long.  Here it always does.
+        rules[calls["sleep"]] = [word[2], (any_bit, 1, 0, _UNTIL), allow, *either(0, OTHER_CLOCKS, done, allow)]
+        rules[calls["futex"]] = [
+            word[2],
+            (any_bit, 2, 0, _REAL_TIME),
+            (mask, 0, 0, 0x7F),
+            (equal, 0, 4, _LOCK_UNTIL),
+            word[6],
+            (equal, 0, 3, 0),
+            word[7],
+            (equal, 0, 1, 0),
+            allow,
+            too_late,
+        ]
     steps = [(load, 0, 0, 4), (equal, 1, 0, calls["audit"]), kill]
     steps += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), refuse]  # other numbers for the same calls
     for number, rule in rules.items():
