@@ -739,6 +739,21 @@ def test_records_are_known_by_every_path_that_was_seen(tmp_path: Path, capsys: p
         assert called(capsys, "owner", "init", tmp_path / "two", "--name", "other", *words)[0] == 2
 
 
+def test_records_are_known_behind_links_on_the_way_and_after_a_restore(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "far" / "data.csv").write_text("1\n2\n")
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "deep")
+    words = ("--records-from", f"{tmp_path}/link/../data.csv")
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic", *words)[0] == 0
+    again = ("owner", "init", tmp_path / "two", "--name", "other", "--records-from")
+    assert called(capsys, *again, tmp_path / "far" / "data.csv")[0] == 2
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert called(capsys, "ledger", "restore", tmp_path / "one" / "ledger.db", "--releases", "0")[0] == 0
+    assert called(capsys, *again, tmp_path / "far" / "data.csv")[0] == 2
+
+
 def test_only_the_ledger_of_the_stopped_call_is_taken_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not another one that was put in its place."""
     assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")[0] == 0

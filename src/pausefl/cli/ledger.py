@@ -210,9 +210,10 @@ def _tell_end(ledger_id: str, end: Head, as_json: bool, text: str, **more: int |
 
 
 def _one_subject(ledger: SqliteLedger, subject: str | None) -> str:
-    from pausefl.owner.owner_init import name_beside
+    from pausefl.owner.owner_init import owner_beside
 
-    known = ledger.subjects() or tuple(filter(None, [name_beside(ledger)]))
+    beside = owner_beside(ledger)
+    known = ledger.subjects() or (() if beside is None else (beside.name,))
     if subject is None and len(known) == 1:
         return known[0]
     names = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")

@@ -21,7 +21,7 @@ from pausefl.owner.noted_heads import (
     witness_path,
     write_notes,
 )
-from pausefl.owner.owner_init import name_beside
+from pausefl.owner.owner_init import owner_beside
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.system.state_file import sync_folder
@@ -67,8 +67,9 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         restored = SqliteLedger(path)
         require_one_place(path)
         write_notes(restored)
-    for name in restored.checked_releases() or filter(None, [name_beside(restored)]):
-        remember(restored.id, name, path)
+    beside = owner_beside(restored)
+    for name in restored.checked_releases() or (() if beside is None else (beside.name,)):
+        remember(restored.id, name, path, None if beside is None else beside.records)
     return restored
 
 

@@ -92,8 +92,9 @@ def _places(records: Path | None) -> set[str]:
     """Return the names by which records are known: where they were said to be, and where links lead now."""
     if records is None:
         return set()
-    given = os.path.abspath(records.expanduser())  # noqa: PTH100 - links stay
-    return {given, os.path.realpath(given)}
+    given = records.expanduser()
+    beside = os.path.join(os.path.realpath(given.parent), given.name)  # noqa: PTH118 - a link of that name stays
+    return {str(given.absolute()), beside, os.path.realpath(given)}
 
 
 def _id_of(ledger: Path) -> str | None:

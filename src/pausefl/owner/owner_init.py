@@ -148,13 +148,13 @@ def init_simulation(
     return read_owner(path)
 
 
-def name_beside(ledger: SqliteLedger) -> str | None:
+def owner_beside(ledger: SqliteLedger) -> Owner | None:
     """Return whose ledger this is, by the owner's file beside it; None if no file there quotes this ledger."""
     try:
         owner = read_owner(ledger.path.with_name(FILE), {})
     except (PauseError, OSError):
         return None
-    return owner.name if owner.ledger_id == ledger.id else None
+    return owner if owner.ledger_id == ledger.id else None
 
 
 def _check_terms(folder: Path, name: str, text: str) -> None:

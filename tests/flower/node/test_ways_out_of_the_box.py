@@ -324,13 +324,13 @@ def test_an_app_cannot_let_the_machine_take_a_dump_of_it(user: str | None) -> No
 
 
 FIRST = """
-import resource
-x86, half = os.uname().machine == "x86_64", ctypes.create_string_buffer((48).to_bytes(4, "little") + bytes(44), 48)
+import resource, struct
+x86, last = os.uname().machine == "x86_64", struct.pack("=IIQi28x", 48, 0, 0, 19)
 numbers = dict(attributes=314, priority=141, disk=251) if x86 else dict(attributes=274, priority=140, disk=30)
 lock = os.memfd_create("lock")
 few = resource.getrlimit(resource.RLIMIT_NOFILE)
 worked({
-    "attributes": lambda: call(numbers["attributes"], 1, half, 0),
+    "attributes": lambda: call(numbers["attributes"], 1, last, 0),
     "scheduler": lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
     "parameter": lambda: os.sched_setparam(1, os.sched_param(0)),
     "processors": lambda: os.sched_setaffinity(1, {0}),
@@ -340,7 +340,9 @@ worked({
     "priority on disks of a user": lambda: call(numbers["disk"], 3, os.getuid(), 3 << 13),
     "limits": lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, few),
     "delegation": lambda: fcntl.fcntl(lock, 1040, 0),
-    "its own attributes, fine": lambda: call(numbers["attributes"], 0, half, 0),
+    "what a disk keeps of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0x40046629, bytes(4)),
+    "flags of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0x80086601, bytes(8)),
+    "its own attributes, fine": lambda: call(numbers["attributes"], 0, last, 0),
     "its own priority, fine": lambda: os.nice(1),
     "its own processors, fine": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
     "its own limits, fine": lambda: resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, few),

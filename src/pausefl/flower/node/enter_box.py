@@ -401,10 +401,10 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
     """Refuse calls that lead out of the box, whatever is in its folders.
 
     Sockets are Unix sockets in pairs.  Some other kinds, such as vsock, belong to no namespace, and one that connects,
-    or sends to a name, would reach whoever listens in a folder that is shown.  ``blind``: refuse the calls that count,
-    and of the ioctls all but those of terminals and pipes, because file systems count by ioctls too.  ``bound``: to
-    the processors that it has.  ``alone``: allow no other calls than those of a process by itself.  ``counted``: refuse
-    to tell the time of day, and let nothing wait until one.
+    or sends to a name, would reach whoever listens in a folder that is shown.  Ioctls are those of terminals and pipes:
+    others ask a file system what it knows of a file, or let it remember more.  ``blind``: refuse the calls that count.
+    ``bound``: to the processors that it has.  ``alone``: allow no other calls than those of a process by itself.
+    ``counted``: refuse to tell the time of day, and let nothing wait until one.
     """
     calls = _calls()
     load, equal, any_bit, at_least, mask, end = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
@@ -448,12 +448,12 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
             allow,
         ],
         calls["sendto"]: [word[8], (equal, 1, 0, 0), refuse, word[9], (equal, 1, 0, 0), refuse, allow],
+        calls["ioctl"]: [word[2], (mask, 0, 0, 0xFFFFFF00), (equal, 0, 1, 0x5400), allow, no_terminal],
         calls["socket"]: local,
         calls["socketpair"]: local,  # also here: a datagram socket of a pair can still send to a name
     }
     if blind:
-        terminal = [word[2], (mask, 0, 0, 0xFFFFFF00), (equal, 0, 1, 0x5400), allow, no_terminal]
-        rules |= {calls["ioctl"]: terminal, **{number: [refuse] for number in calls["counters"]}}
+        rules |= {number: [refuse] for number in calls["counters"]}
     if bound:
         rules[calls["set_processors"]] = [refuse]
     if alone:
