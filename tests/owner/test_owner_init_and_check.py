@@ -754,6 +754,18 @@ def test_records_are_known_behind_links_on_the_way_and_after_a_restore(
     assert called(capsys, *again, tmp_path / "far" / "data.csv")[0] == 2
 
 
+def test_a_ledger_that_was_moved_keeps_its_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning says to go on with the older one."""
+    owner = init_owner(tmp_path / "one", "clinic")
+    about = second_note_folder() / f"{owner.ledger_id}.about"
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), "since": "2025-02-03"}))
+    (tmp_path / "one").rename(tmp_path / "moved")
+    assert called(capsys, "owner", "check", tmp_path / "moved" / "owner.toml")[0] == 0
+    assert json.loads(about.read_bytes())["path"] == str(tmp_path / "moved" / "ledger.db")
+    code, out, _ = called(capsys, "owner", "init", tmp_path / "two", "--name", "other")
+    assert code == 0 and f"'clinic' at '{tmp_path}/moved/ledger.db' on 2025-02-03" in out
+
+
 def test_only_the_ledger_of_the_stopped_call_is_taken_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not another one that was put in its place."""
     assert called(capsys, "owner", "init", tmp_path / "one", "--name", "clinic")[0] == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from pausefl.owner.second_note_place import cannot, require_second_note_folder, 
 from pausefl.privacy import SqliteLedger
 from pausefl.system.lock import only_writer
 from pausefl.system.private_file import make_private_folder
-from pausefl.system.state_file import write_whole_bytes
+from pausefl.system.state_file import write_whole
 
 _ABOUT = ".about"
 _MOST = 50
@@ -31,12 +32,14 @@ _PATIENCE = 30.0
 class MadeLedger:
     """The name that a ledger was made for, where it is, and where its records were, if pausefl cuts the data.
 
-    The records are named by all paths ever seen: as they were given, and where links led then.
+    The records are named by all paths ever seen: as they were given, and where links led then.  ``since`` is the day
+    on which this user first had the ledger.
     """
 
     name: str
     path: str
-    records: tuple[str, ...] = ()
+    records: tuple[str, ...]
+    since: str
 
 
 def remember(ledger_id: str, name: str, ledger: Path, records: Path | None = None) -> None:
@@ -45,9 +48,10 @@ def remember(ledger_id: str, name: str, ledger: Path, records: Path | None = Non
         file = _file(ledger_id)
         before = _read(file)
         places = sorted({*(before.records if before is not None else ()), *_places(records)})
-        content = json.dumps(asdict(MadeLedger(name, os.path.realpath(ledger), tuple(places)))).encode() + b"\n"
-        if not file.exists() or file.read_bytes() != content:  # its time tells when it was made
-            write_whole_bytes(file, content)
+        since = before.since if before is not None else _day(time.time())
+        made = MadeLedger(name, os.path.realpath(ledger), tuple(places), since)
+        if made != before:
+            write_whole(file, json.dumps(asdict(made)) + "\n")
 
 
 @contextmanager
@@ -77,13 +81,13 @@ def _require_new_data(name: str, ledger: Path, records: Path | None) -> None:
         if known:
             raise ConfigError(
                 f"this user has made a ledger for the records in {known[0]!r:.300} before, at {made.path!r:.300}"
-                f"{_when(ledger_id)}; a new one would be a second budget, so go on with that one, or put it back with "
-                "'pausefl ledger restore'; other data needs a path of its own"
+                f" on {made.since:.20}; a new one would be a second budget, so go on with that one, or put it back "
+                "with 'pausefl ledger restore'; other data needs a path of its own"
             )
         if made.name.casefold() == name.casefold():
             raise ConfigError(
-                f"this user has made a ledger for {name!r:.80} before, at {made.path!r:.300}{_when(ledger_id)}; if it "
-                "is about the same data, a new one would be a second budget, so put it back with 'pausefl ledger "
+                f"this user has made a ledger for {name!r:.80} before, at {made.path!r:.300} on {made.since:.20}; if "
+                "it is about the same data, a new one would be a second budget, so put it back with 'pausefl ledger "
                 "restore'; for other data, or for a trial with made-up data, pass another --name"
             )
 
@@ -125,13 +129,11 @@ def _ledger_ids() -> Iterator[str]:
 
 def _described(ledger_id: str) -> str:
     made = _read(_file(ledger_id))
-    return ledger_id if made is None else f"{ledger_id}: {made.name!r:.80} at {made.path!r:.200}{_when(ledger_id)}"
+    return ledger_id if made is None else f"{ledger_id}: {made.name!r:.80} at {made.path!r:.200} on {made.since:.20}"
 
 
-def _when(ledger_id: str) -> str:
-    with suppress(OSError):
-        return f" on {datetime.fromtimestamp(_file(ledger_id).stat().st_mtime, UTC):%Y-%m-%d}"
-    return ""
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
 
 
 def _file(ledger_id: str) -> Path:
@@ -140,10 +142,10 @@ def _file(ledger_id: str) -> Path:
 
 def _read(path: Path) -> MadeLedger | None:
     try:
-        found = json.loads(path.read_bytes())
-        name, place, records = found["name"], found["path"], found.get("records", ())
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        found = {"records": (), "since": _day(path.stat().st_mtime), **json.loads(path.read_bytes())}
+        name, place, records, since = (found[key] for key in ("name", "path", "records", "since"))
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None  # made before such files were written, or damaged
     records = (records,) if isinstance(records, str) else records  # as it was written at first
-    fine = isinstance(records, list | tuple) and all(isinstance(one, str) for one in (name, place, *records))
-    return MadeLedger(name, place, tuple(records)) if fine else None
+    fine = isinstance(records, list | tuple) and all(isinstance(one, str) for one in (name, place, since, *records))
+    return MadeLedger(name, place, tuple(records), since) if fine else None

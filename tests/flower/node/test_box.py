@@ -270,3 +270,12 @@ def test_parts_come_back_as_they_were_packed(parts: tuple[bytes, ...]) -> None:
         if wrong != packed:
             with pytest.raises(BoxError):
                 unpack(wrong, len(parts))
+
+
+def test_a_python_that_was_started_by_a_path_with_dots_is_found_in_the_box() -> None:
+    """The box does not have all folders on such a path."""
+    code = "from pausefl.flower.node import box; print(box.PYTHON)"
+    folder = Path(sys.executable).parent
+    dotted = f"{folder}/../{folder.name}/{Path(sys.executable).name}"
+    said = subprocess.run([dotted, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == f"{sys.executable}\n"

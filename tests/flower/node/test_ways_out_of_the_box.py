@@ -340,6 +340,8 @@ worked({
     "priority on disks of a user": lambda: call(numbers["disk"], 3, os.getuid(), 3 << 13),
     "limits": lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, few),
     "delegation": lambda: fcntl.fcntl(lock, 1040, 0),
+    "merging": lambda: call(157 if x86 else 167, 67, 1, 0, 0, 0),
+    "many files": lambda: [open(f"/tmp/{number}", "w").close() for number in range(300_000)],
     "what a disk keeps of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0x40046629, bytes(4)),
     "flags of a file": lambda: fcntl.ioctl(os.open(sys.executable, os.O_RDONLY), 0x80086601, bytes(8)),
     "its own attributes, fine": lambda: call(numbers["attributes"], 0, last, 0),

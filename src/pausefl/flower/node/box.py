@@ -34,6 +34,8 @@ MOST_STATE = 1 << 24
 """Bytes of an app's state that are kept for its next message."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PACKAGE = Path(pausefl.__file__).parents[1]
+PYTHON = os.path.abspath(sys.executable)  # noqa: PTH100 - a link stays: by its place Python finds its packages
+"""Without "..": of the folders on the way, a box has only those that lead to something that is shown."""
 _LOG_LINES, _LOG_LIMIT, _CHUNK, _PAUSE = 200, 1 << 16, 1 << 16, 0.01
 """Lines and bytes of the log for one app: systemd drops lines of a service that says too many, also ours about charges.
 Bytes read at once; and seconds between two looks at what is not logged: an app must not keep the node busy."""
@@ -192,7 +194,7 @@ class Box:
             "command": list(command), "user": self._account(), "memory": self.memory, "blind": self.blind,
             "spare_one": self.spare_one, "rooms": self.rooms,
         }  # fmt: skip
-        return [sys.executable, "-I", "-S", enter_box.__file__, json.dumps(plan)]
+        return [PYTHON, "-I", "-S", enter_box.__file__, json.dumps(plan)]
 
     def _shown(self) -> dict[str, Path]:
         """Return what can be read, by its path in the box: links are shown as what they stand for."""

@@ -52,6 +52,8 @@ CODE, OUT = "/pausefl-app", "/pausefl-out"
 _PROCESSORS, _COPIES = "/sys/devices/system/cpu", f"{CODE}/copies"
 _ROOM_FOLDERS, _MOST_WORDS = "mode=1777,size=256m,nr_inodes=4096", 1 << 20
 """Folders of a room: small, so that to remove them takes no time; and bytes that an app may say in one."""
+_FILES = 1 << 18
+"""Files at most in a folder that can be written to: each takes a KiB of the kernel's memory, also if it is empty."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 MOST_PROCESSES = max(256, 16 * (os.cpu_count() or 1))
@@ -69,7 +71,7 @@ _SIGNALS = 1024
 # whole machine, whatever the namespace: epoll, inotify, fanotify, message queues and io_setup.  An app that uses a
 # count up would end the node outside.  Unknown are also those that drop files from the machine's cache, or tell which
 # are in it: mincore, fadvise64, preadv2 and pwritev2 (the C library then takes preadv and pwritev), process_madvise,
-# cachestat, and three advices of madvise.  By them an app could leave a message for another one, or make the next task
+# cachestat, and four advices of madvise.  By them an app could leave a message for another one, or make the next task
 # start late.  Calls that set how fast a process runs, and its limits, are refused for the box's first process, which
 # must end all others.  In a room only those are allowed that a process needs for itself, for its threads and for files
 # of its own.  So there is no call by which it could find, or change, something that is counted for the whole machine.
@@ -79,7 +81,7 @@ _CALLS = {
         "refused": (42, 46, 101, 248, 249, 250, 272, 298, 307, 308, 310, 311, 321, 323, 425, 426, 427),
         "ioctl": 16, "set_processors": 203, "madvise": 28, "set_limit": 160, "set_any_limit": 302,
         "clock": 228, "time_of_day": (96, 201), "futex": 202, "sleep": 230,
-        "priority": 141, "disk_priority": 251, "pace": (142, 144, 203, 314),
+        "priority": 141, "disk_priority": 251, "pace": (142, 144, 203, 314), "prctl": 157,
         "counters": (99, 103, 136, 137, 138, 179, 443), "unknown": (206, 213, 240, 253, 291, 294, 300),
         "cache": (27, 221, 327, 328, 440, 451),
         "mmap": 9, "statx": 332,
@@ -103,7 +105,7 @@ _CALLS = {
         "refused": (203, 211, 117, 217, 218, 219, 97, 241, 268, 269, 270, 271, 280, 282, 425, 426, 427),
         "ioctl": 29, "set_processors": 122, "madvise": 233, "set_limit": 164, "set_any_limit": 261,
         "clock": 113, "time_of_day": (169,), "futex": 98, "sleep": 115,
-        "priority": 140, "disk_priority": 30, "pace": (118, 119, 122, 274),
+        "priority": 140, "disk_priority": 30, "pace": (118, 119, 122, 274), "prctl": 167,
         "counters": (43, 44, 60, 116, 179, 443), "unknown": (0, 20, 26, 180, 262),
         "cache": (223, 232, 286, 287, 440, 451),
         "mmap": 222, "statx": 291,
@@ -116,8 +118,8 @@ _CALLS = {
     },
 }  # fmt: skip
 _MOUNT_SETATTR, _CLONE3 = 442, 435  # on every machine
-_TELLING_ADVICES = (20, 21, 25)
-"""Of madvise: cold, page out and collapse, which change what others find of a file in memory."""
+_TELLING_ADVICES, _MERGE = (12, 20, 21, 25), 67
+"""Of madvise: mergeable, cold, page out and collapse, which change what others find in memory; of prctl: the first."""
 OTHER_CLOCKS = (0, 5, 8, 11)
 """Numbers of clocks that tell the time of day: the real one, the coarse one, that of alarms, and atomic time."""
 _MARKS = (1024, 1026, 1036, 1038, 1040)
@@ -292,7 +294,9 @@ def _played(play: Callable[[], NoReturn]) -> NoReturn:
 
 def _size_of_folders(memory: int | None) -> str:
     """Return the options of one of the two folders that can be written to: together they hold ``memory``."""
-    return f"mode=1777,size={memory // 2 if memory else '25%'}"
+    return (
+        f"mode=1777,size={memory // 2 if memory else '25%'},nr_inodes={min(_FILES, memory >> 13) if memory else _FILES}"
+    )
 
 
 def _build(shown: Mapping[str, str], memory: int | None, *, own: bool, blind: bool, rooms: bool) -> None:
@@ -425,6 +429,7 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
         **{number: [refuse] for number in calls["refused"]},
         **{number: [unknown] for number in (*calls["unknown"], *calls["cache"])},
         calls["madvise"]: either(4, _TELLING_ADVICES, refuse, allow),
+        calls["prctl"]: either(0, (_MERGE,), refuse, allow),
         **{number: either(0, (_FIRST,), refuse, allow) for number in calls["pace"]},
         calls["priority"]: [word[0], (equal, 0, 1, _OF_USER), refuse, *either(2, (_FIRST,), refuse, allow)],
         calls["disk_priority"]: [word[0], (equal, 0, 1, _DISK_OF_USER), refuse, *either(2, (_FIRST,), refuse, allow)],
@@ -457,7 +462,7 @@ def _filter_calls(*, blind: bool, bound: bool, alone: bool, counted: bool) -> No
     if bound:
         rules[calls["set_processors"]] = [refuse]
     if alone:
-        kept = ("fcntl", "ioctl", "set_limit", "set_any_limit")  # as they are above
+        kept = ("fcntl", "ioctl", "prctl", "set_limit", "set_any_limit")  # as they are above
         rules = {number: [allow] for number in calls["alone"]} | {calls[name]: rules[calls[name]] for name in kept}
         rules |= {_CLONE3: [unknown], calls["statx"]: [unknown]}  # the C library then takes clone and fstatat
         rules[calls["clone"]] = [word[0], (any_bit, 0, 2, _THREAD), (any_bit, 1, 0, _WITH_NUMBER), allow, refuse]

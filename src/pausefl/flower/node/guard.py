@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from pausefl.errors import InvalidValueError, PauseError, is_finite, require
 from pausefl.flower.client import NODE_KEY, App, PrivateUpdate
 from pausefl.flower.node.app_request import app_request, check_size
 from pausefl.flower.node.array_bytes import from_bytes, size_of
-from pausefl.flower.node.box import MOST_STATE, Box, BoxError, pack, unpack
+from pausefl.flower.node.box import MOST_STATE, PYTHON, Box, BoxError, pack, unpack
 from pausefl.flower.node.bundle import read_bundle, sha256
 from pausefl.flower.node.kept_state import kept_state, state_in
 from pausefl.flower.node.noise_time import NoiseTime
@@ -347,7 +346,7 @@ def run_boxed(
     asked, given = app_request(message, context)
     known = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     request = pack(bundle, *known, state_in(context.state, sha256(bundle)))
-    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "app"]
+    command = [PYTHON, "-P", "-m", "pausefl.flower.node", "app"]
     command += [word for word, told in (("records", records), ("mean", mean)) if told]
     most = len(pack(b"", b"")) + max(1, records) * size_of(model) + MOST_STATE
     said: deque[str] = deque(maxlen=1)

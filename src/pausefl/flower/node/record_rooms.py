@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from flwr.supercore import log
 from pausefl.flower.client import tell_trained
 from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
-from pausefl.flower.node.box import Box, BoxError, Lines, pack
+from pausefl.flower.node.box import PYTHON, Box, BoxError, Lines, pack
 from pausefl.flower.node.shared_limits import memory_there
 from pausefl.owner.data_records import DataRecord, DataRecords
 from pausefl.owner.gate import Rows
@@ -146,7 +145,7 @@ def _rooms(
     """Start the process that makes rooms; once it is ready, yield the way to it."""
     box = replace(box, data=(), blind=False, rooms=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-P", "-m", "pausefl.flower.node", "rooms", str(theirs.fileno())]
+    command = [PYTHON, "-P", "-m", "pausefl.flower.node", "rooms", str(theirs.fileno())]
     command += [str(box.memory or 0), str(memory_there() // _ROOM_SHARE), "closed" if box.closed else "open", *words]
     with (
         ours,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pausefl.errors import ConfigError, WorkerError
-from pausefl.flower.node.box import Box, BoxError
+from pausefl.flower.node.box import PYTHON, Box, BoxError
 from pausefl.flower.node.executor import begin
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard, leaves
@@ -124,7 +124,7 @@ def check_box(box: Box, hidden: Sequence[str]) -> None:
     """Look from inside whether the box is closed; refuse one that is not, or cannot be made."""
     said: list[str] = []
     try:
-        told = box.run([sys.executable, "-c", _INSIDE], "\0".join(hidden).encode(), 100, said.append)
+        told = box.run([PYTHON, "-c", _INSIDE], "\0".join(hidden).encode(), 100, said.append)
     except BoxError as error:
         raise ConfigError(
             f"this machine cannot make a closed box for apps ({'; '.join(said) or error}); allow user namespaces, or "
@@ -139,7 +139,7 @@ def check_limits(box: Box) -> None:
     # With too little memory some libraries do not fail, but wait for ever.
     brief, command = replace(box, time_limit=min(box.time_limit, _PATIENCE)), "import pausefl.flower.node.boxed_app"
     try:
-        brief.run([sys.executable, "-P", "-c", command], b"", 100, lambda line: None)
+        brief.run([PYTHON, "-P", "-c", command], b"", 100, lambda line: None)
     except BoxError as error:
         limits = f"{box.time_limit:g} seconds" + (f" and {box.memory >> 20} MiB" if box.memory else "")
         raise ConfigError(
