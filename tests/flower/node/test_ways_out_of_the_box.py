@@ -358,6 +358,13 @@ def test_the_process_that_ends_all_others_cannot_be_made_slow(user: str | None) 
     assert found == [f"its own {what}, fine" for what in ("attributes", "priority", "processors", "limits")]
 
 
+@pytest.mark.parametrize("blind", [False, True])
+def test_nothing_is_written_to_disks_for_the_box(blind: bool) -> None:
+    """How long that takes would tell how much was written on the machine.  A file that is not open would be an error."""
+    tries = 'x86 = os.uname().machine == "x86_64"\nworked({"sync": lambda: call(306 if x86 else 267, -1)})'
+    assert worked(tries, Box(blind=blind)) == ["sync"]
+
+
 def test_a_command_that_takes_back_what_it_said_does_no_harm() -> None:
     """It can open its own pipe for reading."""
     code = """
