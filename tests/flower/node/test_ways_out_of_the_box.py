@@ -360,7 +360,7 @@ def test_the_process_that_ends_all_others_cannot_be_made_slow(user: str | None) 
 
 @pytest.mark.parametrize("blind", [False, True])
 def test_nothing_is_written_to_disks_for_the_box(blind: bool) -> None:
-    """How long that takes would tell how much was written on the machine.  A file that is not open would be an error."""
+    """How long that takes would tell how much was written on the machine.  Here a file that is not open is no error."""
     tries = 'x86 = os.uname().machine == "x86_64"\nworked({"sync": lambda: call(306 if x86 else 267, -1)})'
     assert worked(tries, Box(blind=blind)) == ["sync"]
 
