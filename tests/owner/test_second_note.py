@@ -417,3 +417,34 @@ def test_a_new_ledger_is_refused_if_its_second_note_is_lost(shared: Path) -> Non
         release(file, 1)
     restore_ledger(file.with_name("ledger.db"), None, 0)
     assert release(file, 1).releases == 1
+
+
+@pytest.mark.parametrize("newer", ["home", "service"])
+def test_the_note_in_the_home_is_asked_and_made_void_if_the_replies_are_lost(
+    shared: Path, newer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing says then where the second note was, but without XDG_STATE_HOME it was in the home."""
+    (shared / "service").mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(shared))
+    monkeypatch.delenv("XDG_STATE_HOME")
+    file = init_owner(shared / "clinic", "clinic").ledger.with_name("owner.toml")
+    ledger, replies, backup = file.with_name("ledger.db"), file.with_name("ledger.db-replies"), shared / "backup.db"
+    release(file, 1)
+    SqliteLedger(ledger).backup(backup)
+    shutil.copytree(file.parent, shared / "older")
+    if newer == "home":
+        release(file, 2)
+    ledger.unlink()
+    shutil.rmtree(replies)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shared / "service"))
+    if newer == "home":
+        with pytest.raises(ConfigError, match=r"not the head of row 2 that is noted in .*/\.local/state/"):
+            restore_ledger(ledger, backup, 1)
+        return
+    restore_ledger(ledger, backup, 1)
+    release(file, 2)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    shutil.rmtree(file.parent)
+    shutil.copytree(shared / "older", file.parent)
+    with pytest.raises(Refused):
+        release(file, 3)

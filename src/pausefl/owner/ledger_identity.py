@@ -74,7 +74,7 @@ def check_newest(ledger: SqliteLedger) -> None:
     require_private(note, "noted head")
     noted.check(ledger)
     witness, place = read_witness(ledger.id), witness_path(ledger.id)
-    for other, where in notes_elsewhere(noted):
+    for other, where in notes_elsewhere(noted, noted.ledger_id):
         other.check(ledger, f"in {where}")
     if witness is not None:
         witness.check(ledger, f"in {place}")

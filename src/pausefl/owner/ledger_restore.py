@@ -79,8 +79,8 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
     try:
         if note is not None:
             note.check(source)
-            for other, place in notes_elsewhere(note):
-                other.check(source, f"in {place}")
+        for other, place in notes_elsewhere(note, source.id):
+            other.check(source, f"in {place}")
         if witness is not None:
             witness.check(source, f"in {witness_path(source.id)}")
             for later, place in notes_after(witness):

@@ -19,7 +19,7 @@ from pathlib import Path
 from pausefl.errors import ConfigError, PauseError
 from pausefl.owner.kept_replies import LOCK, replies_folder, writing_in
 from pausefl.owner.owner_file import Owner
-from pausefl.owner.second_note_place import cannot, require_second_note_folder, second_note_folder
+from pausefl.owner.second_note_place import cannot, folder_in_home, require_second_note_folder, second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.hash_chain import Head
 from pausefl.system.lock import only_writer
@@ -151,16 +151,26 @@ def notes_after(witness: NotedHead) -> Iterator[tuple[NotedHead, str]]:
                 yield found, place
 
 
-def notes_elsewhere(note: NotedHead) -> Iterator[tuple[NotedHead, str]]:
-    """Yield what lies where the note beside a ledger says that its second note is, as far as this user can read it.
+def _place_before(note: NotedHead | None, ledger_id: str) -> Path | None:
+    """Return where a second note may have been left behind: where a note says so; without one, in the home."""
+    if note is not None:
+        return Path(note.place)
+    folder = folder_in_home()
+    return None if folder is None else folder / ledger_id
+
+
+def notes_elsewhere(note: NotedHead | None, ledger_id: str) -> Iterator[tuple[NotedHead, str]]:
+    """Yield what lies where a second note was before, as far as this user can read it.
 
     It may not be where this process would look, and may know of releases that a copy of the ledger has forgotten.
     """
-    with suppress(OSError, DamagedNoteError):
-        found = _read(Path(note.place))
-        if found is not None and found.ledger_id == note.ledger_id:
-            yield found, note.place
-            yield from notes_after(found)
+    place = _place_before(note, ledger_id)
+    if place is not None:
+        with suppress(OSError, DamagedNoteError):
+            found = _read(place)
+            if found is not None and found.ledger_id == ledger_id:
+                yield found, str(place)
+                yield from notes_after(found)
 
 
 @contextmanager
@@ -188,8 +198,9 @@ def write_notes(ledger: SqliteLedger) -> None:
     paired = old is not None and here is not None and old.fits(here)
     note = NotedHead.of(ledger, old.mark if paired and old else secrets.token_hex(16))
     witness = witness_path(ledger.id)
-    if old is not None and old.place != note.place:
-        _make_void(Path(old.place), note)
+    before = _place_before(old, ledger.id)
+    if before is not None and str(before) != note.place:
+        _make_void(before, note)
     try:
         _write(witness, _text(note))
     except OSError as error:

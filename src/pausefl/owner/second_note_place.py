@@ -23,13 +23,19 @@ def second_note_folder() -> Path:
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if state.is_absolute():
         return state / "pausefl" / "ledgers"
-    home = _home()
-    if home is None:
+    folder = folder_in_home()
+    if folder is None:
         raise ConfigError(
             f"there is no place outside the owner's folder for a second note, because {user_text(os.geteuid())} has no "
             "home; set XDG_STATE_HOME to a permanent folder of this user"
         )
-    return home / ".local" / "state" / "pausefl" / "ledgers"
+    return folder
+
+
+def folder_in_home() -> Path | None:
+    """Return the folder that is used without XDG_STATE_HOME, and may have been used before it was set."""
+    home = _home()
+    return None if home is None else home / ".local" / "state" / "pausefl" / "ledgers"
 
 
 def require_second_note_folder(ledger: Path) -> Path:
