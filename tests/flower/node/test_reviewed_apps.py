@@ -438,7 +438,7 @@ def test_the_example_can_be_reviewed() -> None:
     folder = Path(__file__).parents[3] / "examples" / "flower-digits"
     bundle = load_bundle(folder)
     marked = [name for name, content in bundle.files.items() if text_marks(name, content)]
-    assert marked == ["README.md", "deploy.py", "digits_app/client.py"]
+    assert marked == ["README.md", "deploy.py", "digits_app/client.py", "digits_app/server.py"]
 
 
 def test_a_name_that_an_installed_package_imports_is_found() -> None:

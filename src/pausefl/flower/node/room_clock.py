@@ -56,12 +56,8 @@ def count_time_of_day() -> bool:
         for place, jump in jumps.items():
             ctypes.memmove(place, jump, len(jump))
         _protect(first, size, _READ | _RUN)
-    except (
-        OSError,
-        AttributeError,
-        StopIteration,
-    ):  # there is no such library or function, or the kernel does not allow it
-        return False
+    except (OSError, AttributeError, StopIteration):
+        return False  # there is no such library or function, or the kernel does not allow it
     return counts_time_of_day()
 
 
