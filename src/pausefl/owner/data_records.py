@@ -95,16 +95,24 @@ class DataRecords:
     def __iter__(self) -> Iterator[DataRecord | None]:
         return map(self.read, range(len(self)))
 
+    def size(self, number: int) -> int:
+        """Return how many bytes one record has; 0 if it cannot be told."""
+        if self._names is None:
+            return int(self._ends[number] - (self._ends[number - 1] + 1 if number else 0))
+        try:
+            return (self._path / self._names[number]).stat().st_size
+        except OSError:
+            return 0
+
     def read(self, number: int) -> DataRecord | None:
         """Return one record; None if it is too long, or cannot be read."""
         try:
             if self._names is not None:
                 return _file_record(self._path, self._names[number])
-            start = int(self._ends[number - 1]) + 1 if number else 0
-            size = int(self._ends[number]) - start
+            size = self.size(number)
             if size > MOST_BYTES or self._file is None:
                 return None
-            self._file.seek(start)
+            self._file.seek(int(self._ends[number]) - size)
             data = self._file.read(size).removesuffix(b"\r")
             # Written over in its place, the file has its lines elsewhere, and one would be cut into two records.
             return DataRecord(data) if _version(self._file) == self._version else None

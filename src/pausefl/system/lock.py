@@ -13,8 +13,13 @@ from pausefl.errors import ConfigError
 
 
 @contextmanager
-def only_writer(lock: Path, what: Path, remedy: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold the file ``lock`` while ``what`` is written; if another process does, refuse after ``wait`` seconds."""
+def only_writer(
+    lock: Path, what: Path, remedy: str, *, wait: float = 0.0, doing: str = "written"
+) -> Iterator[None]:  # fmt: skip
+    """Hold the file ``lock`` while ``what`` is written; if another process does, refuse after ``wait`` seconds.
+
+    ``doing`` is another word for what is done to it.
+    """
     held = FileLock(lock)
     try:
         lock.parent.stat()  # refuse a missing folder here, because filelock would create it
@@ -25,7 +30,7 @@ def only_writer(lock: Path, what: Path, remedy: str, *, wait: float = 0.0) -> It
         except Timeout:
             held.acquire(timeout=wait)
     except Timeout:
-        raise ConfigError(f"{what} is being written by another process; wait for it, or {remedy}") from None
+        raise ConfigError(f"{what} is being {doing} by another process; wait for it, or {remedy}") from None
     except (OSError, UserWarning) as error:
         todo = (
             "create its folder"

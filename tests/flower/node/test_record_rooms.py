@@ -337,6 +337,32 @@ def test_a_record_that_cannot_be_handed_over_fails_alone(rooms: Rooms) -> None:
     assert [row and row["b"][0] for row in rooms.seen["rows"]] == [1.0, None, 1.0]
 
 
+def test_a_long_record_takes_no_more_of_the_machines_memory_than_a_short_one() -> None:
+    """Else a server that leaves hardly any finds by it whether there is one."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20
+
+    before = resident()
+    with record_rooms._RecordMemory() as held:
+        full = resident()
+        with held.lent(40 << 20):
+            lent = resident()
+        with held.lent(1 << 40), held.lent(0):
+            empty = resident()
+        again = resident()
+    assert full - before == pytest.approx(128, abs=4) and again == pytest.approx(full, abs=4)
+    assert full - lent == pytest.approx(80, abs=4) and full - empty == pytest.approx(128, abs=4)
+
+
+def test_each_record_borrows_memory_by_its_own_size(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    lent: list[int] = []
+    take = record_rooms._RecordMemory.lent
+    monkeypatch.setattr(record_rooms._RecordMemory, "lent", lambda self, size: lent.append(size) or take(self, size))
+    rooms.rows(app_of("return added(message, float(data))"), [b"1", b"2.5", b""])
+    assert sorted(lent) == [0, 1, 3]
+
+
 def test_without_a_limit_of_the_owner_a_room_has_a_part_of_the_memory(
     rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,8 +26,9 @@ from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.executor import environment
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
-from pausefl.owner.noted_heads import witness_path
+from pausefl.owner.noted_heads import node_lock, witness_path
 from pausefl.owner.owner_file import read_owner
+from pausefl.system.lock import only_writer
 
 INSECURE = ("--insecure", "--superlink", "127.0.0.1:9")
 
@@ -305,6 +306,17 @@ def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType)
     assert process.returncode == 128 + how, rest
     assert "interrupted; the SuperNode and the executor are ending" in rest
     assert f"second note: {witness_path(read_owner(node.guard.owner).ledger_id)}\n" in said
+
+
+def test_a_ledger_has_one_node_at_a_time(node: Any) -> None:
+    """Two trainings at the same time: the time that one takes decides how far the other gets."""
+    lock = node_lock(read_owner(node.guard.owner).ledger_id)
+    assert lock in start.check(node.guard, INSECURE).box.hidden, "an app that held it would stop the node"
+    with (
+        only_writer(lock, lock, "wait"),
+        pytest.raises(ConfigError, match=r"owner\.toml is being used by another process; .* or stop that node"),
+    ):
+        start.start(node.guard, INSECURE, lambda line: None, 0.0)
 
 
 def test_a_node_killed_takes_all_with_it(node: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import math
+import mmap
 import os
 import secrets
 import socket
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from logging import INFO
+from typing import Self
 
 from flwr.app import Context, Message
 from flwr.common.serde import context_to_proto, message_to_proto
@@ -28,7 +30,7 @@ from pausefl.flower.node.app_request import app_request
 from pausefl.flower.node.array_bytes import from_bytes, size_of
 from pausefl.flower.node.box import PYTHON, Box, BoxError, Lines, pack
 from pausefl.flower.node.shared_limits import memory_there
-from pausefl.owner.data_records import DataRecord, DataRecords
+from pausefl.owner.data_records import MOST_BYTES, DataRecord, DataRecords
 from pausefl.owner.gate import Rows
 from pausefl.privacy.mechanisms.tensor_rules import Tensor
 
@@ -47,6 +49,8 @@ Paced, it is so large that the memory of a process that was stopped is free agai
 memory takes less time than to fill it."""
 _ROOM_SHARE = 4
 """Which part of the machine's memory a room can have, beside what it begins with.  The SuperNode has half of it."""
+_ON_ITS_WAY = 2
+"""How often a record is in memory outside its room: as it was read, and as it is handed over."""
 _MOST_WORDS = 4096
 """Bytes that are logged of what an app says about one record."""
 
@@ -68,20 +72,54 @@ def rows_from_rooms(
     end = end if math.isfinite(end) else time.monotonic() + box.time_limit
     # By the number in the owner's file, which is public: that of the records is not, if there are fewer.
     slot, seconds = left / records.most, seconds_each(left, records.most, paced=paced)
-    with _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
+    with _RecordMemory() as held, _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
         for place, number in enumerate(_shuffled(len(records))):
             if paced:
                 time.sleep(max(0.0, end - left + place * slot - time.monotonic()))
-            record = records.read(number)
-            # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
-            patience = max(seconds + _PATIENCE, end - time.monotonic())
-            row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take, patience)
+            with held.lent(records.size(number)):
+                record = records.read(number)
+                # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
+                patience = max(seconds + _PATIENCE, end - time.monotonic())
+                row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take, patience)
             if row is None or record is None:
                 failed += 1
                 yield None
             else:
                 yield from_bytes(model, row)
     tell_trained(failed, len(records))
+
+
+class _RecordMemory:
+    """Memory for the longest record there can be, held while there is none: a record takes its part of it.
+
+    So a long record takes no more of the machine's memory than a short one, outside its room.  A server that leaves
+    hardly any would otherwise find by it whether a long record is there: the kernel would end what makes rooms.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _ON_ITS_WAY * MOST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def __enter__(self) -> Self:
+        self._take(len(self._memory))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+
+    def _take(self, size: int) -> None:
+        for place in range(0, size, mmap.PAGESIZE):
+            self._memory[place] = 1
+
+    @contextmanager
+    def lent(self, size: int) -> Iterator[None]:
+        """Give up memory for a record of so many bytes; take it back afterwards."""
+        pages = -(-_ON_ITS_WAY * min(size, MOST_BYTES) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if pages:
+            self._memory.madvise(mmap.MADV_DONTNEED, 0, pages)
+        try:
+            yield
+        finally:
+            self._take(pages)
 
 
 def _shuffled(count: int) -> list[int]:

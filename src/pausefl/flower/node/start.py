@@ -24,9 +24,10 @@ from pausefl.flower.node.record_rooms import check_rooms, check_time
 from pausefl.flower.node.shared_limits import check_shared_limits
 from pausefl.flower.node.supernode import check_options
 from pausefl.owner.made_ledgers import other_ledgers_warning
-from pausefl.owner.noted_heads import ledger_files
+from pausefl.owner.noted_heads import ledger_files, node_lock
 from pausefl.owner.owner_check import check_owner
 from pausefl.owner.owner_file import read_owner
+from pausefl.system.lock import only_writer
 from pausefl.system.mounts import forgetful_file_system
 
 _PATIENCE, _BEGINNING, _ENDING = 60.0, 20.0, 30.0
@@ -150,13 +151,21 @@ def check_limits(box: Box) -> None:
 def start(guard: Guard, options: Sequence[str], say: Callable[[str], None], begun: float) -> None:
     """Run the node until it is interrupted; raise if SuperNode or executor ends by itself.
 
-    With ``answer_after`` it then takes a fixed time to end: a server can make the SuperNode end, and how soon it is
-    back would show whether there was an app to end.  It also connects at a fixed time after it has ``begun``: all
+    A ledger has one node at a time: the time that one training takes would decide how far another one gets.
+
+    With ``answer_after`` the node then takes a fixed time to end: a server can make the SuperNode end, and how soon it
+    is back would show whether there was an app to end.  It also connects at a fixed time after it has ``begun``: all
     records were read since, to count them, and that takes the longer, the longer they are.
     """
-    if guard.answer_after:
-        now = time.monotonic()
-        time.sleep(max(0.0, leaves(begun, _BEGINNING, now) - now))
+    lock = node_lock(read_owner(guard.owner).ledger_id)
+    with only_writer(lock, guard.owner, "stop that node", doing="used"):
+        if guard.answer_after:
+            now = time.monotonic()
+            time.sleep(max(0.0, leaves(begun, _BEGINNING, now) - now))
+        _run(guard, options, say)
+
+
+def _run(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> None:
     secret, port, ended = secrets.token_bytes(32), _free_port(), -math.inf
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
