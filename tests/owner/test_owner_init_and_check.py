@@ -209,9 +209,9 @@ def test_numbers_that_promise_nothing_are_warned_about(tmp_path: Path, old: str,
     assert said in warning
 
 
-def lines(folder: Path) -> Path:
-    """A file with one record: pausefl can cut it, and the owner may have up to any number of them."""
-    (folder / "patients.csv").write_text("71,0.5\n")
+def lines(folder: Path, count: int = 479) -> Path:
+    """A file of so many records: pausefl can cut it."""
+    (folder / "patients.csv").write_text("71,0.5\n" * count)
     return folder / "patients.csv"
 
 
@@ -247,7 +247,7 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("records", "terms", "said"),
     [
-        (1, {}, "replies.examples is 1"),
+        (1, {}, "cut into 1 record, and replies.examples is 1; if one record holds many persons"),
         (200_000, {}, "delta is 1e-06, but must be far below 1 / 200000"),
         (479, {"budget": 20.1}, "a budget above 4 protects little"),
         (9, {"delta": 8e-4}, "delta is 0.0008 for life, which is near the limit of 0.001"),
@@ -256,9 +256,18 @@ def test_what_is_protected_is_told_in_words(tmp_path: Path, capsys: pytest.Captu
 def test_terms_for_records_that_promise_nothing_are_warned_about(
     tmp_path: Path, records: int, terms: dict[str, Any], said: str
 ) -> None:
-    init_owner(tmp_path, "clinic", records=records, records_from=lines(tmp_path), **terms)
+    init_owner(tmp_path, "clinic", records=records, records_from=lines(tmp_path, records), **terms)
     [warning] = check_owner(tmp_path / "owner.toml").warnings
     assert said in warning
+
+
+@pytest.mark.parametrize(("count", "warned"), [(1, True), (47, True), (48, False)])
+def test_data_that_was_cut_into_few_records_is_named(tmp_path: Path, count: int, warned: bool) -> None:
+    """All persons in one line, say: with a larger number in the file the noise would hide the fault."""
+    init_owner(tmp_path, "clinic", records=479, records_from=lines(tmp_path, count))
+    assert [f"cut into {count} record" in said for said in check_owner(tmp_path / "owner.toml").warnings] == [
+        True
+    ] * warned
 
 
 def test_the_budget_is_told_as_odds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -614,7 +623,7 @@ def test_folders_in_which_others_may_write_are_refused_by_gate_and_check(tmp_pat
 
 def test_the_file_on_the_owner_s_page_is_the_one_that_is_made(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "owner-reference.md").read_text()
-    made = init_owner(tmp_path, "clinic-7", records=5000, records_from=lines(tmp_path))
+    made = init_owner(tmp_path, "clinic-7", records=5000, records_from=lines(tmp_path, 5000))
     text = (tmp_path / "owner.toml").read_text().replace(made.ledger_id, "c0b28301716c6a1912909f190ad4831b")
     text = text.replace(str(tmp_path / "patients.csv"), "/srv/records/patients.csv")
     assert f"```toml\n{text}```\n" in page
@@ -754,8 +763,35 @@ def test_records_are_known_behind_links_on_the_way_and_after_a_restore(
     assert called(capsys, *again, tmp_path / "far" / "data.csv")[0] == 2
 
 
+def test_a_ledger_that_was_put_back_has_the_day_of_its_first_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state folder is lost: of two ledgers, the one that was put back must not look like the new one."""
+    owner = init_owner(tmp_path / "one", "clinic")
+    SqliteLedger(owner.ledger, clock=lambda: 1_700_000_000.0).reserve("clinic", "run/1", owner.schedule)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    code, _, _ = called(capsys, "ledger", "restore", owner.ledger, "--releases", "1")
+    assert code == 0
+    _, out, _ = called(capsys, "owner", "init", tmp_path / "two", "--name", "other")
+    assert "on 2023-11-14" in out and "go on with the one that has releases" in out
+
+
+@pytest.mark.parametrize("how", ["inside", "around", "hard link"])
+def test_records_that_are_part_of_known_ones_are_refused(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "part").mkdir(parents=True)
+    (tmp_path / "data" / "part" / "1.csv").write_text("1\n2\n")
+    known = tmp_path / "data" / "part" / "1.csv" if how == "hard link" else tmp_path / "data" / "part"
+    new = {"inside": known / "1.csv", "around": tmp_path / "data", "hard link": tmp_path / "again.csv"}[how]
+    if how == "hard link":
+        new.hardlink_to(known)
+    assert called(capsys, "owner", "init", tmp_path / "one", "--name", "a", "--records-from", known)[0] == 0
+    code, _, err = called(capsys, "owner", "init", tmp_path / "two", "--name", "b", "--records-from", new)
+    assert code == 2 and f"has made a ledger for the records in '{known}' before" in err
+
+
 def test_a_ledger_that_was_moved_keeps_its_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The warning says to go on with the older one."""
     owner = init_owner(tmp_path / "one", "clinic")
     about = second_note_folder() / f"{owner.ledger_id}.about"
     about.write_text(json.dumps({**json.loads(about.read_bytes()), "since": "2025-02-03"}))

@@ -192,7 +192,7 @@ def test_a_full_disk_under_the_second_note_is_found_before_the_charge(
 
 @pytest.mark.parametrize("home", ["none", "", "."])
 def test_without_a_place_outside_nothing_is_made(shared: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "state")  # not absolute: it does not count
+    monkeypatch.setenv("XDG_STATE_HOME", "")
     none = shared / "none"
     monkeypatch.setenv("HOME", str(none) if home == "none" else home)
     monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name="clinic", pw_dir=str(none)))
@@ -448,3 +448,11 @@ def test_the_note_in_the_home_is_asked_and_made_void_if_the_replies_are_lost(
     shutil.copytree(shared / "older", file.parent)
     with pytest.raises(Refused):
         release(file, 3)
+
+
+def test_a_state_folder_that_is_no_whole_path_is_refused(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The standard says to ignore it, and an owner would believe that the second note is on the second disk."""
+    monkeypatch.setenv("XDG_STATE_HOME", "~/disk2/state")
+    with pytest.raises(ConfigError, match=r"XDG_STATE_HOME is '~/disk2/state', but must be an absolute path"):
+        init_owner(shared / "clinic", "clinic")
+    assert not (shared / "clinic").exists()

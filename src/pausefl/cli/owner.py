@@ -94,7 +94,7 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
-    from pausefl.owner.data_records import doubtful_lines
+    from pausefl.owner.data_records import doubtful_records
     from pausefl.owner.made_ledgers import only_new_data, other_ledgers_warning
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
@@ -123,7 +123,7 @@ def init(
         f"{done} {ledger} (id {owner.ledger_id}). Back it up every week while the node is on: "
         f"pausefl ledger backup {ledger} {copy}"
     )
-    doubtful = [] if owner.records is None else doubtful_lines(owner.records)
+    doubtful = [] if owner.records is None else doubtful_records(owner.records)
     for warning in (*doubtful, *other_ledgers_warning(owner.ledger_id)):
         typer.echo(f"WARNING: {warning}")
     typer.echo(f"Run your node as the user who ran this command. For another user, let root run: chown -R USER {where}")

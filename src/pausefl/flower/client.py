@@ -32,7 +32,7 @@ from pausefl.flower.protocol import (
     with_record,
 )
 from pausefl.flower.simulation import in_simulation
-from pausefl.owner.data_records import DataRecords, records_of
+from pausefl.owner.data_records import DataRecords
 from pausefl.owner.gate import Gate, Numbers, Rows, Train, measured, rehearse
 from pausefl.owner.model_update import row_of
 from pausefl.owner.owner_file import read_owner
@@ -138,7 +138,10 @@ class PrivateUpdate:
             require(key not in (RECORD, METRICS), "array record", key, "another name", "name it 'arrays'")
 
         def rows(path: Path) -> Rows:
-            with records_of(path, owner.examples) as records:
+            with DataRecords(path, owner.examples) as records:
+                if len(records) > owner.examples:
+                    text = "pausefl: %s has %d records, but replies.examples is %d, so some are left out; %s"
+                    log.warning(text, path, len(records), owner.examples, "set it to the number of your records")
                 yield from self._rows(records, model, app, msg, context)
 
         def train() -> tuple[dict[str, Tensor] | Rows, Numbers]:
@@ -162,7 +165,8 @@ class PrivateUpdate:
     ) -> Rows:  # fmt: skip
         """Let the app train on each record by itself, and hand on a row for each; None where it fails."""
         failed = 0
-        for record in records:
+        order = records.in_random_order()
+        for record in map(records.read, order):
             row = None
             try:
                 if record is None:
@@ -175,7 +179,7 @@ class PrivateUpdate:
                 failed += 1
                 log(DEBUG, "pausefl: the app failed for a record", exc_info=error)
             yield row
-        tell_trained(failed, len(records))
+        tell_trained(failed, len(order))
 
 
 def tell_trained(failed: int, records: int) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -25,6 +28,9 @@ MOST_BYTES = 1 << 26
 _CHUNK = 1 << 20
 _LOOKED_AT = 100_000
 """Lines that are looked at for what may be no record."""
+_OPEN = {b"{": b"}", b"[": b"]"}
+_STRAY = re.compile(r"/[.#]|(~|\.bak|\.swp|\.tmp|\.orig|\.old|/Thumbs\.db|/desktop\.ini)$", re.IGNORECASE)
+"""Paths of files that editors, shares and systems leave behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,16 @@ class DataRecords:
     def __iter__(self) -> Iterator[DataRecord | None]:
         return map(self.read, range(len(self)))
 
+    def in_random_order(self) -> list[int]:
+        """Return the numbers of all records in a new order, so that its place tells a record nothing of others.
+
+        If there are more than there may be, some are left out at random.  To train on none would tell the server that
+        there is one more, because the noise does not hide that all are missing.
+        """
+        order = list(range(len(self)))
+        secrets.SystemRandom().shuffle(order)
+        return order[: self.most]
+
     def size(self, number: int) -> int:
         """Return how many bytes one record has; 0 if it cannot be told."""
         if self._names is None:
@@ -120,30 +136,44 @@ class DataRecords:
             return None
 
 
-def records_of(path: Path, most: int) -> DataRecords:
-    """Return the records of a path; refuse none, and more than the owner's file says."""
-    records = DataRecords(path, most)
-    if 1 <= len(records) <= most:
-        return records
-    with records:
+def count_records(path: Path, most: int) -> int:
+    """Return how many records a path has; refuse none, and more than the owner's file says."""
+    with DataRecords(path) as records:
         count = len(records)
+    if 1 <= count <= most:
+        return count
     raise ConfigError(
         f"records.path {path} has {count} records, but must have 1 to {most}, as replies.examples says; "
-        "set replies.examples to the number of your records"
+        "remove what is no record, or set replies.examples to the number of your records"
     )
 
 
-def count_records(path: Path, most: int) -> int:
-    """Return how many records a path has, under the same conditions."""
-    with records_of(path, most) as records:
-        return len(records)
+def doubtful_records(path: Path) -> list[str]:
+    """Return what may not be a record of its own: odd lines of a file, or odd files of a folder."""
+    return _doubtful_files(path) if path.is_dir() else _doubtful_lines(path)
 
 
-def doubtful_lines(path: Path) -> list[str]:
-    """Return what in a file of lines may not be a record of its own: empty lines, titles, lines that go on, no text."""
-    if path.is_dir():
-        return []
-    empty, open_quotes, zeros, first = 0, 0, 0, b""
+def _doubtful_files(top: Path) -> list[str]:
+    names, seen, twice = list(_files(top)), set[tuple[int, int]](), 0
+    for name in names:
+        with suppress(OSError):
+            about = (top / name).stat()
+            twice += (about.st_dev, about.st_ino) in seen
+            seen.add((about.st_dev, about.st_ino))
+    odd = [name for name in names if _STRAY.search(f"/{name}")]
+    found = []
+    if odd:
+        found.append(
+            f"{top} has {len(odd)} files such as {odd[0]!a:.100}, which programs leave behind, and each counts "
+            "as a record; remove them"
+        )
+    if twice:
+        found.append(f"{top} has {twice} files that are another file under a second name; remove one of the names")
+    return found
+
+
+def _doubtful_lines(path: Path) -> list[str]:
+    empty, open_quotes, open_lines, zeros, first = 0, 0, 0, 0, b""
     with DataRecords(path) as records:
         for number, record in enumerate(itertools.islice(records, _LOOKED_AT)):
             line = b"0" if record is None else record.data
@@ -151,6 +181,7 @@ def doubtful_lines(path: Path) -> list[str]:
             empty += not line.strip()
             zeros += b"\0" in line
             open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
+            open_lines += line.endswith(b"\\") or _OPEN.get(line.strip()[:1], b"") not in line.strip()[-1:]
     found = []
     if empty:
         lines = "an empty line, which counts as a record; remove it"
@@ -165,6 +196,11 @@ def doubtful_lines(path: Path) -> list[str]:
         found.append(
             f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '
             "write each record in one line"
+        )
+    if open_lines:
+        found.append(
+            f"{path} has {open_lines} lines that end in a backslash, or begin with a bracket that is not closed, so "
+            "a record may go on in the next line; write each record in one line"
         )
     if first.strip() and not any(chr(letter) in "0123456789" for letter in first):
         found.append(f"the first line of {path} has no digit, and counts as a record; remove it if it holds titles")

@@ -188,7 +188,7 @@ def _lasting(path: Path, owner: Owner) -> SqliteLedger:
         )
     check_newest(ledger)
     require_name(ledger, owner.name)
-    remember(ledger.id, owner.name, path, owner.records)  # also if the file was edited since it was made
+    remember(ledger, owner.name, owner.records)  # also if the file was edited since it was made
     return ledger
 
 

@@ -69,7 +69,7 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         write_notes(restored)
     beside = owner_beside(restored)
     for name in restored.checked_releases() or (() if beside is None else (beside.name,)):
-        remember(restored.id, name, path, None if beside is None else beside.records)
+        remember(restored, name, None if beside is None else beside.records)
     return restored
 
 

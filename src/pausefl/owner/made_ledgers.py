@@ -42,14 +42,14 @@ class MadeLedger:
     since: str
 
 
-def remember(ledger_id: str, name: str, ledger: Path, records: Path | None = None) -> None:
+def remember(ledger: SqliteLedger, name: str, records: Path | None = None) -> None:
     """Write down for whom a ledger is, and where; what cannot be written is left out: no promise relies on it."""
-    with suppress(OSError, ConfigError):
-        file = _file(ledger_id)
+    with suppress(OSError, PauseError):
+        file = _file(ledger.id)
         before = _read(file)
         places = sorted({*(before.records if before is not None else ()), *_places(records)})
-        since = before.since if before is not None else _day(time.time())
-        made = MadeLedger(name, os.path.realpath(ledger), tuple(places), since)
+        since = before.since if before is not None else _first_day(ledger)
+        made = MadeLedger(name, os.path.realpath(ledger.path), tuple(places), since)
         if made != before:
             write_whole(file, json.dumps(asdict(made)) + "\n")
 
@@ -77,7 +77,7 @@ def _require_new_data(name: str, ledger: Path, records: Path | None) -> None:
         made = _read(_file(ledger_id))
         if made is None or ledger_id == here:
             continue
-        known = sorted(_places(records) & set(made.records))
+        known = [old for old in made.records if any(_overlap(new, old) for new in _places(records))]
         if known:
             raise ConfigError(
                 f"this user has made a ledger for the records in {known[0]!r:.300} before, at {made.path!r:.300}"
@@ -101,6 +101,21 @@ def _places(records: Path | None) -> set[str]:
     return {str(given.absolute()), beside, os.path.realpath(given)}
 
 
+def _overlap(new: str, old: str) -> bool:
+    """Whether one path is in the other, or both lead to one file."""
+    if Path(new).is_relative_to(old) or Path(old).is_relative_to(new):
+        return True
+    with suppress(OSError):
+        return Path(new).samefile(old)
+    return False
+
+
+def _first_day(ledger: SqliteLedger) -> str:
+    """Return the day of the first release, or today: a ledger that was put back is older than what is known of it."""
+    days = [charge.when[: len("2026-01-01")] for name in ledger.subjects() for charge in ledger.charges(name)]
+    return min(days, default=_day(time.time()))
+
+
 def _id_of(ledger: Path) -> str | None:
     with suppress(PauseError, OSError):
         return SqliteLedger(ledger).id if ledger.exists() else None
@@ -115,8 +130,9 @@ def other_ledgers_warning(ledger_id: str) -> list[str]:
             count = "another ledger" if len(others) == 1 else f"{len(others)} other ledgers"
             shown = ", ".join(map(_described, others[:_MOST])) + ", …" * (len(others) > _MOST)
             return [
-                f"this user has {count} ({shown}); if one of them is about the same data, go on with the older one, "
-                "which knows what has left; retire the new one, and never use both"
+                f"this user has {count} ({shown}); if one of them is about the same data, never use both: go on with "
+                "the one that has releases ('pausefl ledger show'), and retire the other; if both have some, the "
+                "budget of this data counts as spent"
             ]
     return []
 

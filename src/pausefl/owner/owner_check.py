@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
-from pausefl.owner.data_records import count_records, doubtful_lines
+from pausefl.owner.data_records import count_records, doubtful_records
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.noted_heads import noting, witness_path
@@ -29,6 +29,8 @@ _MOST: Mapping[str, Epsilon] = {"record": 4.0, "update": 20.0}
 """Budgets above these promise little.  About a record, 4 lets a suspicion of 50 % become 98 %."""
 _FAILING = 0.01
 """With a delta of more than this over the number of records, one record might be given away whole."""
+_FAR_FEWER = 10
+"""With so many times fewer records than the owner says, the data was probably cut in wrong places."""
 _MANY = 100
 """Releases to reckon with under a schedule that never ends."""
 
@@ -95,7 +97,7 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
         whole_budget=whole, noise_to_signal=math.sqrt(level.noise / level.signal) if level else None,
-        fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size)),
+        fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size, count, begun=bool(charges))),
     )  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def _fixed(owner: Owner, begun: bool) -> str:
     return f"{what} for ever" if begun else f"{what}, from the first release on; after that, no file can change them"
 
 
-def _warnings(owner: Owner, dimension: int | None) -> list[str]:
+def _warnings(owner: Owner, dimension: int | None, count: int | None, *, begun: bool) -> list[str]:
     budget, guarantee, found = owner.schedule.budget, owner.mechanism.guarantee, []
     in_rho = owner.mechanism.composition == "zcdp"
     if owner.simulation:
@@ -172,23 +174,33 @@ def _warnings(owner: Owner, dimension: int | None) -> list[str]:
         found.append(
             f"the unit is one coordinate, so for an update of d numbers the budget is {whole}, which protects nothing"
         )
-    if guarantee.unit == "record" and owner.examples == 1:
+    if count is not None and (count == 1 or count * _FAR_FEWER < owner.examples):
+        found.append(
+            f"the data was cut into {count} {'record' if count == 1 else 'records'}, and replies.examples is "
+            f"{owner.examples}; if one record holds many persons, write each in a line, or a file, of its own: "
+            "otherwise nothing can be learned"
+        )
+    elif guarantee.unit == "record" and owner.examples == 1:
         found.append(
             "replies.examples is 1, but the noise is for the sum of all records; set it to the number of your records"
         )
     times, span = (1, "for life") if in_rho else (owner.schedule.limit or _MANY, "per release")
     if guarantee.unit == "record" and guarantee.delta * times * owner.examples > _FAILING:
         more = "" if times == 1 else f" in each of {times} releases"
+        todo = f"set it to {_rounded_down(_FAILING / times / owner.examples):g} or less"
+        if begun and in_rho:
+            few = math.floor(_FAILING / guarantee.delta)
+            todo = f"it is fixed since the first release, so take part with {few} records at most"
         found.append(
             f"delta is {guarantee.delta:g}{more}, but must be far below 1 / {owner.examples}, the share of one record, "
-            f"for life; set it to {_rounded_down(_FAILING / times / owner.examples):g} or less"
+            f"for life; {todo}"
         )
     if owner.rows and owner.records is None and not owner.simulation:
         found.append(
             "the app cuts the data into records by itself, so the promise holds only if it keeps them apart, which "
             "the gate cannot check; let pausefl cut the data: set path in the section [records]"
         )
-    found += [] if owner.records is None or owner.simulation else doubtful_lines(owner.records)
+    found += [] if owner.records is None or owner.simulation else doubtful_records(owner.records)
     if owner.clipped_by == "app":
         found.append(
             "clipped_by is 'app', so the promise holds only if the app clips every record's contribution, which the "

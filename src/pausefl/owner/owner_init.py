@@ -114,7 +114,7 @@ def init_owner(
         require_private_folder(folder, "folder")
         with _alone_in(folder):
             ledger = _ledger(folder)
-            remember(ledger.id, name, ledger.path, records_from and records_from.expanduser())
+            remember(ledger, name, records_from and records_from.expanduser())
             _write_last(folder / FILE, terms(id=ledger.id))
         sync_folder(folder.absolute().parent)
     except PauseError:

@@ -9,7 +9,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from pausefl.errors import ConfigError, PauseError
+from pausefl.errors import ConfigError, PauseError, shown
 from pausefl.system.mounts import forgetful_file_system
 from pausefl.system.private_file import require_private_folder, user_text
 
@@ -20,9 +20,13 @@ _REMEDY = "or set XDG_STATE_HOME to a permanent folder of this user"
 
 def second_note_folder() -> Path:
     """Return the folder of all second notes of this user: in XDG_STATE_HOME, or below a home that exists."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if state.is_absolute():
-        return state / "pausefl" / "ledgers"
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if state:
+        if not Path(state).is_absolute():  # the standard says to ignore it; an owner would believe that it is used
+            raise ConfigError(
+                f"XDG_STATE_HOME is {shown(state)}, but must be an absolute path; write it whole, without ~"
+            )
+        return Path(state) / "pausefl" / "ledgers"
     folder = folder_in_home()
     if folder is None:
         raise ConfigError(

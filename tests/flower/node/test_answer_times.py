@@ -181,7 +181,10 @@ def test_a_reply_that_is_held_back_does_not_leave_after_its_ledger_was_retired(
     assert guard.answer(node.app().content, hello, node.context, clock.now).content["pausefl"]["left"] == 0.0
 
 
-@pytest.mark.parametrize("what", ["moved", "removed", "half edited", "for all to write", "no folder", "as it was"])
+@pytest.mark.parametrize(
+    "what",
+    ["moved", "removed", "half edited", "for all to write", "no folder", "renamed", "another ledger", "as it was"],
+)
 def test_a_reply_that_is_held_back_does_not_leave_if_nothing_tells_whether_it_may(
     what: str, node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +205,11 @@ def test_a_reply_that_is_held_back_does_not_leave_if_nothing_tells_whether_it_ma
                 file.chmod(0o666)
             elif what == "no folder":
                 shutil.rmtree(node.folder / "ledger.db-replies")
+            elif what == "renamed":
+                file.write_text(file.read_text().replace('name = "clinic"', 'name = "clinic-b"'))
+            elif what == "another ledger":
+                shutil.copytree(node.folder / "ledger.db-replies", node.folder / "other.db-replies")
+                file.write_text(file.read_text().replace('"ledger.db"', '"other.db"'))
         sleep(seconds)
 
     monkeypatch.setattr(clock, "sleep", hurried)

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +69,9 @@ class Rooms:
                 yield row
 
         patch.setattr(guard, "rows_from_rooms", spied)
-        patch.setattr(record_rooms, "_shuffled", lambda count: list(range(count)))  # what is left is looked for later
+        patch.setattr(
+            DataRecords, "in_random_order", lambda self: list(range(len(self)))[: self.most]
+        )  # what is left is looked for later
 
     def node(self, records: Sequence[bytes], **box: Any) -> Any:
         place = self.folder / f"owner-{len(list(self.folder.iterdir()))}"
@@ -307,12 +310,6 @@ def test_the_process_that_makes_rooms_does_not_learn_how_they_end(rooms: Rooms) 
     assert (looked == looked[0]).all() and looked[0] > 0.0 and not rows[10:12].any()
 
 
-def test_records_come_in_a_new_order_each_time() -> None:
-    orders = [record_rooms._shuffled(100) for _ in range(3)]
-    assert all(sorted(order) == list(range(100)) for order in orders)
-    assert len(set(map(tuple, orders))) == 3
-
-
 def test_a_record_that_cannot_be_read_has_a_room_too(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the number of rooms would tell the next ones of it."""
     monkeypatch.setattr(data_records, "MOST_BYTES", 4)
@@ -361,6 +358,17 @@ def test_each_record_borrows_memory_by_its_own_size(rooms: Rooms, monkeypatch: p
     monkeypatch.setattr(record_rooms._RecordMemory, "lent", lambda self, size: lent.append(size) or take(self, size))
     rooms.rows(app_of("return added(message, float(data))"), [b"1", b"2.5", b""])
     assert sorted(lent) == [0, 1, 3]
+
+
+def test_code_below_a_folder_of_a_room_is_there(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python environment may lie in /tmp, and many packages load parts of them late."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="with blank ") as folder:
+        (Path(folder) / "late_part.py").write_text("number = 7.0\n")
+        monkeypatch.syspath_prepend(folder)
+        body = "import importlib\nname = 'late_' + 'part'\nreturn added(message, importlib.import_module(name).number)"
+        assert rooms.rows(app_of(body), [b"1", b"2"]).tolist() == [7.0, 7.0]
+        body = f"import pathlib\npathlib.Path({folder!r}, 'left').touch()\nreturn added(message, 1.0)"
+        assert rooms.rows(app_of(body), [b"1"] * 4).tolist() == [0.0] * 4, "it is read-only"
 
 
 def test_without_a_limit_of_the_owner_a_room_has_a_part_of_the_memory(
@@ -499,6 +507,16 @@ def test_the_time_of_a_record_follows_from_the_public_number_of_records(
     node.folder.with_suffix(".txt").write_bytes(b"1\n2\n")
     assert not node.ask(bundle).has_error() and len(rooms.seen["rows"]) == 2
     assert set(asked) == {3}
+
+
+@pytest.mark.parametrize("more", [1, 5])
+def test_of_more_records_than_the_owner_says_some_are_left_out(rooms: Rooms, more: int, caplog: Any) -> None:
+    """One line break more in a text must not remove all rows: the noise would not hide that."""
+    node = rooms.node([b"1"] * 4)
+    bundle = node.app(app_of("return added(message, float(data))")).content
+    node.folder.with_suffix(".txt").write_bytes(b"1\n" * (4 + more))
+    assert not node.ask(bundle).has_error() and [row["b"][0] for row in rooms.seen["rows"]] == [1.0] * 4
+    assert f"has {4 + more} records, but replies.examples is 4, so some are left out" in caplog.text
 
 
 def test_too_many_records_for_the_time_are_refused_by_public_numbers_alone() -> None:

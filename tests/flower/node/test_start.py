@@ -11,12 +11,14 @@ import sys
 import threading
 from contextlib import closing
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+import httpx
 import pytest
 
 from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
@@ -135,12 +137,37 @@ def test_no_server_is_told_how_long_a_task_took(monkeypatch: pytest.MonkeyPatch)
     assert state.get_message_processing_duration("1") == 0.0
 
 
-def test_the_supernode_follows_no_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server would learn by it what other services of the machine answer."""
+def test_the_supernode_follows_no_redirect_and_unpacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would learn by it what other services of the machine answer, and how busy the machine is."""
+    answers = {"": 200, "gzip": 200, "identity": 302}
+    asked = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind = self.path[1:]
+            asked.append((kind, self.headers["accept-encoding"]))
+            self.send_response(answers[kind])
+            self.send_header("location", "/")
+            if kind:
+                self.send_header("content-encoding", kind)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"no")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
     monkeypatch.setattr(supernode._client, "__init__", supernode._client.__init__)  # put back afterwards
-    supernode.follow_no_redirects()
-    with closing(supernode._client("http://127.0.0.1:9")._client) as client:
-        assert client.follow_redirects is False
+    supernode.take_plain_answers_only()
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with closing(supernode._client(where := f"http://127.0.0.1:{server.server_port}")._client) as client:
+            assert client.get(f"{where}/").content == b"no"
+            assert client.get(f"{where}/identity").status_code == 302
+            with pytest.raises(httpx.TransportError, match="packed its answer"):
+                client.get(f"{where}/gzip")
+        server.shutdown()
+    assert asked == [("", "identity"), ("identity", "identity"), ("gzip", "identity")]
 
 
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,7 +226,11 @@ def enter_room(memory: int | None, more_memory: int, counted: bool) -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     _call("unshare", _NEW_MOUNTS)
     for place in WRITABLE:
+        shown = _shown_below(place)
         _mount("room", place, "tmpfs", _NO_SUID | _NO_DEV, _ROOM_FOLDERS)
+        for path, kept in shown.items():
+            _bind(Path(f"/proc/self/fd/{kept}"), Path(path))
+            os.close(kept)
     for place in ("/proc", OUT, "/dev/zero"):  # memory that is mapped from the last one is numbered for the machine
         _call("umount2", place.encode(), _DETACH)
     for place in ("/proc", _PROCESSORS):
@@ -238,6 +242,16 @@ def enter_room(memory: int | None, more_memory: int, counted: bool) -> None:
     _close_in(
         memory or pages * resource.getpagesize() + more_memory, blind=True, bound=True, alone=True, counted=counted
     )
+
+
+def _shown_below(place: str) -> dict[str, int]:
+    """Return what is mounted below a folder, code for instance, and an open file of each; parents stand for all."""
+    names = [line.split()[1] for line in Path("/proc/self/mounts").read_bytes().splitlines()]
+    found: dict[str, int] = {}
+    for path in sorted(os.fsdecode(name.decode("unicode_escape").encode("latin-1")) for name in names):
+        if path.startswith(f"{place}/") and not any(f"{path}/".startswith(f"{one}/") for one in found):
+            found[path] = os.open(path, os.O_PATH)
+    return found
 
 
 def _as_command(command: list[str]) -> NoReturn:
@@ -370,7 +384,10 @@ def _leave_processors_only() -> None:
 
 
 def _show(real: str, path: str) -> None:
-    source, target = Path(f"/old{real}"), Path(f"/new{path}")
+    _bind(Path(f"/old{real}"), Path(f"/new{path}"))
+
+
+def _bind(source: Path, target: Path) -> None:
     (target if source.is_dir() else target.parent).mkdir(parents=True, exist_ok=True)
     if not source.is_dir():
         target.touch()

@@ -79,24 +79,28 @@ class Guard:
     ) -> Message:
         """Answer one message to the app in this bundle, if there is one that could run; ``launched``: since when."""
         begun = time.monotonic() if launched is None else launched
+        subject = self._subject()
         reply, ran = self._answered(bundle, message, context, begun)
         if self.answer_after:
             context.state = RecordDict()
             now = time.monotonic()
             time.sleep(max(0.0, leaves(begun, self.answer_after if ran else QUICK, now) - now))
-            if reply.has_content() and reply.content.array_records and self._is_retired():  # since the reply was made
+            if reply.has_content() and reply.content.array_records and not self._may_leave(subject):
                 return refusal(message, "exhausted")
             # Anew: a message is stamped with the time when it was made, which is when training had ended.
             reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
         return reply
 
-    def _is_retired(self) -> bool:
-        """Whether nothing may leave any more; also if that cannot be told, because something was moved or removed."""
+    def _subject(self) -> tuple[Path, str] | None:
+        """Return where the replies of this data are kept, and its name; None if that cannot be told."""
         with suppress(Exception):
             owner = read_owner(self.owner)
-            folder = replies_folder(owner.ledger.resolve())
-            return not folder.is_dir() or is_retired(folder, owner.name)
-        return True
+            return replies_folder(owner.ledger.resolve()), owner.name
+        return None
+
+    def _may_leave(self, subject: tuple[Path, str] | None) -> bool:
+        """Whether a reply that was held back may leave: nothing was moved, renamed or retired since it was made."""
+        return subject is not None and subject == self._subject() and subject[0].is_dir() and not is_retired(*subject)
 
     def _answered(self, bundle: bytes | None, message: Message, context: Context, begun: float) -> tuple[Message, bool]:
         """Return the answer, and whether the app ran for it."""

@@ -11,7 +11,6 @@ import fcntl
 import math
 import mmap
 import os
-import secrets
 import socket
 import struct
 import time
@@ -67,13 +66,13 @@ def rows_from_rooms(
     """
     asked, given = app_request(message, context)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
-    failed, lines = 0, Lines(lambda line: log(INFO, "app says: %s", line))
+    failed, order, lines = 0, records.in_random_order(), Lines(lambda line: log(INFO, "app says: %s", line))
     left = _after_loading(box.time_limit)
     end = end if math.isfinite(end) else time.monotonic() + box.time_limit
     # By the number in the owner's file, which is public: that of the records is not, if there are fewer.
     slot, seconds = left / records.most, seconds_each(left, records.most, paced=paced)
     with _RecordMemory() as held, _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
-        for place, number in enumerate(_shuffled(len(records))):
+        for place, number in enumerate(order):
             if paced:
                 time.sleep(max(0.0, end - left + place * slot - time.monotonic()))
             with held.lent(records.size(number)):
@@ -86,7 +85,7 @@ def rows_from_rooms(
                 yield None
             else:
                 yield from_bytes(model, row)
-    tell_trained(failed, len(records))
+    tell_trained(failed, len(order))
 
 
 class _RecordMemory:
@@ -120,13 +119,6 @@ class _RecordMemory:
             yield
         finally:
             self._take(pages)
-
-
-def _shuffled(count: int) -> list[int]:
-    """Return the numbers of the records in a new random order: so its place tells a record nothing of others."""
-    order = list(range(count))
-    secrets.SystemRandom().shuffle(order)
-    return order
 
 
 def _after_loading(limit: float) -> float:

@@ -10,6 +10,7 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any
 
+import httpx
 from flwr.common.config import parse_config_args
 from flwr.supercore import log
 from flwr.supercore.utils import disable_process_dumping, get_flwr_home
@@ -56,7 +57,7 @@ def run_supernode(port: str, reviewed: str, *options: str) -> None:
     limit_own_memory()
     read_reviewed_only(Path(reviewed))
     hide_durations()
-    follow_no_redirects()
+    take_plain_answers_only()
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.
     sys.argv = ["flower-supernode", *options, *own, "--host", "127.0.0.1", "--port", port]
@@ -74,15 +75,26 @@ def hide_durations() -> None:
     _state.get_message_processing_duration = nothing
 
 
-def follow_no_redirects() -> None:
-    """Let no server send the SuperNode to other services of this machine or its network, to see what they answer."""
+def take_plain_answers_only() -> None:
+    """Follow no redirect to other services of this machine or its network; and unpack nothing that a server packed.
+
+    A few packed bytes can keep a processor busy for long, and how fast that goes tells what else the machine does.
+    """
     make = _client.__init__
 
     def made(client: Any, *words: Any, **named: Any) -> None:
         make(client, *words, **named)
         client._client.follow_redirects = False
+        client._client.headers["accept-encoding"] = "identity"
+        client._client.event_hooks = {"response": [_require_plain]}
 
     _client.__init__ = made
+
+
+def _require_plain(answer: httpx.Response) -> None:
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        answer.close()
+        raise httpx.RemoteProtocolError("the server packed its answer, but was asked not to")
 
 
 def read_reviewed_only(reviewed: Path) -> None:
