@@ -312,7 +312,8 @@ def test_what_is_given_by_mistake_is_named(
 def test_terms_within_the_bounds_are_not_warned_about(tmp_path: Path) -> None:
     init_owner(tmp_path, "clinic", budget=20.0)
     assert check_owner(tmp_path / "owner.toml").warnings == ()
-    assert check_owner(edited(tmp_path / "owner.toml", PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-6')).warnings == ()
+    found = check_owner(edited(tmp_path / "owner.toml", PRIVUNIT, 'kind = "gaussian"\ndelta = 1e-6'))
+    assert found.warnings == () and found.protected == "the whole update, any two inputs; delta 1e-06 per release"
 
 
 def test_a_file_for_simulations_is_told_for_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

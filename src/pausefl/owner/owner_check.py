@@ -104,10 +104,14 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
 def _protected(owner: Owner) -> str:
     """Say what nobody can tell, up to epsilon: between which two inputs."""
     guarantee = owner.mechanism.guarantee
-    if guarantee.unit != "record":
-        return PROTECTED[guarantee.unit]
-    slack = f"delta {guarantee.delta:g} " + ("for life" if owner.mechanism.composition == "zcdp" else "per release")
-    return f"{PROTECTED['record']}; {slack}; the number of records, {owner.examples}, is public"
+    told = [PROTECTED[guarantee.unit]]
+    if guarantee.delta:
+        told.append(
+            f"delta {guarantee.delta:g} {'for life' if owner.mechanism.composition == 'zcdp' else 'per release'}"
+        )
+    if guarantee.unit == "record":
+        told.append(f"the number of records, {owner.examples}, is public")
+    return "; ".join(told)
 
 
 def _odds(owner: Owner) -> str | None:
