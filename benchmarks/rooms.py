@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,8 @@ def rooms(bundle: bytes, path: Path, count: int) -> None:
     message = Message(RecordDict({"arrays": ArrayRecord({"w": Array(model["w"])})}), 5, "train")
     context = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
     with DataRecords(path) as records:
-        rows_from_rooms(Box(), bundle, message, context, model, records, end=math.inf)
+        for _ in rows_from_rooms(Box(), bundle, message, context, model, records, began=time.time(), end=math.inf):
+            pass
 
 
 def bare_forks(count: int) -> None:

@@ -96,7 +96,7 @@ class Typed:
 
 def picked(said: str) -> list[list[str]]:
     """Who was picked in each round, all of whom must have answered, without a word of warning."""
-    assert not [line for line in said.splitlines() if "WARNING" in line and "pausefl" in line], said
+    assert not [line for line in said.splitlines() if "WARNING" in line and "pausefl:" in line], said
     rounds = re.findall(r"pausefl: round \d: picked ([^()]+) \(.*\); answered: (.*)", said)
     assert all(len(re.findall(r"\d s\b", answered)) == 2 and ";" not in answered for _, answered in rounds), said
     members = [members.split(", ") for members, _ in rounds]

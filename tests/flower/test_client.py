@@ -621,6 +621,35 @@ def test_an_interrupt_after_the_charge_is_a_refusal_like_any_other_fault(client,
     assert (why(client.ask()), client.charges) == ("failed", 1)
 
 
+@pytest.mark.parametrize("off", ["level", "disabled", "configured", "emptied", "filtered", "on"])
+def test_an_app_that_turns_the_log_off_does_not_hide_the_charge(client, off, monkeypatch, capfd):
+    """If the ledger is lost, the owner counts these lines; an app sets up its own log, as many do."""
+    log = logging.getLogger("flwr")
+    for name in ("handlers", "filters", "level", "disabled", "propagate"):
+        monkeypatch.setattr(log, name, getattr(log, name))  # put back afterwards
+    log.handlers, log.propagate = [logging.StreamHandler()], False
+    if off == "level":
+        log.setLevel("WARNING")
+    elif off == "disabled":
+        monkeypatch.setattr(log.manager, "disable", logging.INFO)
+    elif off == "configured":
+        log.disabled = True  # as dictConfig does it with every log that it does not know
+    elif off == "emptied":
+        log.handlers = []
+    elif off == "filtered":
+        log.filters = [lambda record: False]
+    log.manager._clear_cache()
+    client.ask()
+    log.manager._clear_cache()
+    assert capfd.readouterr().err.count("pausefl: charged release 1 of '") == 1
+
+
+def test_a_simulation_does_not_spend_the_budget_of_a_deployment(client, monkeypatch):
+    """Its file may be named in the environment still."""
+    monkeypatch.setattr("pausefl.flower.client.called_by_an_actor", lambda: True)
+    assert why(client.ask()) == "unready" and client.charges == 0
+
+
 RECORDS = '[mechanism]\nkind = "gaussian"\nl2 = 50.0\ndelta = 1e-6\nunit = "record"\n[records]\npath = "data.csv"\n'
 
 

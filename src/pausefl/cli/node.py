@@ -149,7 +149,7 @@ def start(
     typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {ledger_id}")
     if terms.retired:
         typer.echo(f"{terms.name} was retired at {terms.retired}: this node refuses every training", err=True)
-    for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard)):
+    for warning in (*terms.warnings, *shared_limits(guard.box), *start_warnings(guard, supernode or ())):
         typer.echo(f"WARNING: {warning}", err=True)
     if no_box:
         typer.echo(NOT_PROTECTED, err=True)

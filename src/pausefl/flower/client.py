@@ -31,7 +31,7 @@ from pausefl.flower.protocol import (
     rehearsal_reply,
     with_record,
 )
-from pausefl.flower.simulation import in_simulation
+from pausefl.flower.simulation import called_by_an_actor, in_simulation
 from pausefl.owner.data_records import DataRecords
 from pausefl.owner.gate import Gate, Numbers, Rows, Train, measured, rehearse
 from pausefl.owner.model_update import row_of
@@ -117,6 +117,11 @@ class PrivateUpdate:
                 raise ConfigError(
                     f"{path}: simulation is true, but this is not a simulation; create a file for a "
                     "deployment with 'pausefl owner init'"
+                )
+            if called_by_an_actor() and not owner.simulation:  # it would spend the only budget of this data
+                raise ConfigError(
+                    f"{path}: this is a simulation, but the file is for a deployment; create a file for simulations "
+                    "with 'pausefl owner init --simulation'"
                 )
         if msg.metadata.message_type == REHEARSAL:
             # Without the app's state: it may hold something of the data.

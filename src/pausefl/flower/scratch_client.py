@@ -176,12 +176,12 @@ def scratch_folder() -> Iterator[Path]:
     """
     log, state = logging.getLogger("flwr"), os.environ.get(_STATE)
     with TemporaryDirectory(prefix="pausefl-audit-", dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        before, log.disabled = log.disabled, True
+        before, log.handlers, log.propagate = (log.handlers, log.propagate), [logging.NullHandler()], False
         os.environ[_STATE] = folder
         try:
             yield Path(folder)
         finally:
-            log.disabled = before
+            log.handlers, log.propagate = before
             os.environ.pop(_STATE)
             if state is not None:
                 os.environ[_STATE] = state

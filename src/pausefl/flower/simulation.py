@@ -27,10 +27,10 @@ def in_simulation() -> bool:
 
     A variable of the environment would not do: it could be left over on a machine with real data.
     """
-    return _SIMULATED.get() or _called_by_an_actor()
+    return _SIMULATED.get() or called_by_an_actor()
 
 
-def _called_by_an_actor() -> bool:
+def called_by_an_actor() -> bool:
     """Whether Flower's actor, which runs the app of a simulated client, is among the callers."""
     engine = sys.modules.get(_ENGINE)
     actor = getattr(engine, "VirtualClientEngineActor", None)

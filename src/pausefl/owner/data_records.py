@@ -28,6 +28,8 @@ MOST_BYTES = 1 << 26
 _CHUNK = 1 << 20
 _LOOKED_AT = 100_000
 """Lines that are looked at for what may be no record."""
+_COMPARED, _WHOLE = 1000, re.compile(rb"-?\d+\.0")
+"""Lines that are compared with each other, and how programs write whole numbers if one of them is missing."""
 _OPEN = {b"{": b"}", b"[": b"]"}
 _STRAY = re.compile(r"/[.#]|(~|\.bak|\.swp|\.tmp|\.orig|\.old|/Thumbs\.db|/desktop\.ini)$", re.IGNORECASE)
 """Paths of files that editors, shares and systems leave behind."""
@@ -136,16 +138,13 @@ class DataRecords:
             return None
 
 
-def count_records(path: Path, most: int) -> int:
-    """Return how many records a path has; refuse none, and more than the owner's file says."""
+def count_records(path: Path) -> int:
+    """Return how many records a path has; refuse none."""
     with DataRecords(path) as records:
         count = len(records)
-    if 1 <= count <= most:
-        return count
-    raise ConfigError(
-        f"records.path {path} has {count} records, but must have 1 to {most}, as replies.examples says; "
-        "remove what is no record, or set replies.examples to the number of your records"
-    )
+    if not count:
+        raise ConfigError(f"records.path {path} has 0 records, but must have 1 or more; check the path")
+    return count
 
 
 def doubtful_records(path: Path) -> list[str]:
@@ -174,10 +173,16 @@ def _doubtful_files(top: Path) -> list[str]:
 
 def _doubtful_lines(path: Path) -> list[str]:
     empty, open_quotes, open_lines, zeros, first = 0, 0, 0, 0, b""
+    columns, whole = set[int](), set[int]()
     with DataRecords(path) as records:
         for number, record in enumerate(itertools.islice(records, _LOOKED_AT)):
             line = b"0" if record is None else record.data
             first = first if number else line
+            if number < _COMPARED:
+                fields = [field.strip() for field in line.split(b",")]
+                written = {place for place, field in enumerate(fields) if _WHOLE.fullmatch(field)}
+                fitting = written | {place for place, field in enumerate(fields) if not field}
+                columns, whole = columns & fitting if number else fitting, whole | written
             empty += not line.strip()
             zeros += b"\0" in line
             open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
@@ -201,6 +206,11 @@ def _doubtful_lines(path: Path) -> list[str]:
         found.append(
             f"{path} has {open_lines} lines that end in a backslash, or begin with a bracket that is not closed, so "
             "a record may go on in the next line; write each record in one line"
+        )
+    if columns & whole:
+        found.append(
+            f"all lines of {path} have numbers with .0 in field {min(columns & whole) + 1}; some programs write whole "
+            "numbers so if one is missing, and then one record changes all lines; write each by itself, in a fixed form"
         )
     if first.strip() and not any(chr(letter) in "0123456789" for letter in first):
         found.append(f"the first line of {path} has no digit, and counts as a record; remove it if it holds titles")

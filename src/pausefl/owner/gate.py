@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -44,7 +45,7 @@ _Update: TypeAlias = dict[str, Tensor] | RecordSum
 _Trained: TypeAlias = tuple[_Update, dict[str, int | float]]
 """What training changed, and the numbers of the app that may leave."""
 
-_LOG = logging.getLogger("pausefl")
+_LOG, _STDERR = logging.getLogger("pausefl"), 2
 
 _SPARE, _SPARE_EACH = 1 << 24, 200
 """Bytes of memory held for the release, and more for each number: noise was seen to take up to 140 for each."""
@@ -356,12 +357,31 @@ def _tell(log: logging.Logger, text: str, error: BaseException) -> None:
 
 
 def _tell_charge(log: logging.Logger, charge: Charge, ledger: SqliteLedger) -> None:
-    """Log a charge: if the ledger is lost, the log tells whether a backup is the newest.  A log may fail."""
+    """Log a charge: if the ledger is lost, the log tells whether a backup is the newest.  A log may fail.
+
+    An app in this process may have turned the log off, as it sets up its own: then the line goes past it.
+    """
     with suppress(Exception):
-        log.info(
-            "pausefl: charged release %d of %r, asked for as %r, at %s; head %s",
-            charge.play, charge.subject, charge.release[:80], charge.when, ledger.head.hash,
-        )  # fmt: skip
+        text = (
+            f"pausefl: charged release {charge.play} of {charge.subject!r}, asked for as {charge.release[:80]!r}, at "
+            f"{charge.when}; head {ledger.head.hash}"
+        )
+        if log is _LOG or ledger.simulation or _is_heard(log):
+            log.info("%s", text)
+        else:
+            os.write(_STDERR, f"INFO :      {text}\n".encode())
+
+
+def _is_heard(log: logging.Logger) -> bool:
+    """Whether some handler would get a line of this log."""
+    if log.filters or not log.isEnabledFor(logging.INFO):
+        return False
+    one: logging.Logger | None = log
+    while one is not None:
+        if any(handler.level <= logging.INFO for handler in one.handlers):
+            return True
+        one = one.parent if one.propagate else None
+    return False
 
 
 def _allowed(owner: Owner, numbers: Numbers) -> dict[str, int | float]:

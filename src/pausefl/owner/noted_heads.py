@@ -106,15 +106,15 @@ def seal_path(ledger_id: str) -> Path:
     return second_note_folder() / f"{ledger_id}.seal"
 
 
-def node_lock(ledger_id: str) -> Path:
+def node_lock(ledger: Path) -> Path:
     """Return the file that a running node locks: two nodes would train on the same records at the same time."""
-    return second_note_folder() / f"{ledger_id}.node.lock"
+    return replies_folder(ledger) / "node.lock"
 
 
 def ledger_files(owner: Owner) -> list[Path]:
     """Return the ledger of a deployment, its notes and seal, and the locks: whoever holds a lock can stop the gate."""
     note, witness = note_path(owner.ledger), witness_path(owner.ledger_id)
-    locks = [note.with_name(LOCK), _lock_of(witness), node_lock(owner.ledger_id)]
+    locks = [note.with_name(LOCK), _lock_of(witness), node_lock(owner.ledger)]
     return [owner.ledger, note, witness, *locks, seal_path(owner.ledger_id)]
 
 

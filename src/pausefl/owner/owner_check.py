@@ -74,7 +74,7 @@ class Check:
 def check_owner(path: Path, dimension: int | None = None) -> Check:
     """Read the file and open the ledger as a client would, or refuse with what the client would log."""
     owner = read_owner(path)
-    count = None if owner.records is None or owner.simulation else count_records(owner.records, owner.examples)
+    count = None if owner.records is None or owner.simulation else count_records(owner.records)
     charges = () if owner.simulation else _charges(owner)
     retired = charges[-1].when if charges and charges[-1].release == RETIRED else None
     releases = [one for one in charges if one.release != RETIRED]
@@ -177,6 +177,11 @@ def _warnings(owner: Owner, dimension: int | None, count: int | None, *, begun: 
         whole = f"{dimension} x {budget:g} = {dimension * budget:g}" if dimension else f"d x {budget:g}"
         found.append(
             f"the unit is one coordinate, so for an update of d numbers the budget is {whole}, which protects nothing"
+        )
+    if count is not None and count > owner.examples:
+        found.append(
+            f"the data has {count} records, but replies.examples is {owner.examples}, so each training leaves some out "
+            "at random; remove what is no record, or set replies.examples to the number of your records"
         )
     if count is not None and (count == 1 or count * _FAR_FEWER < owner.examples):
         found.append(

@@ -23,7 +23,6 @@ from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.price import release_price
-from pausefl.privacy.mechanisms.record_sum import MOST_RECORDS
 from pausefl.system.private_file import make_private_folder, require_private_folder
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
@@ -237,8 +236,15 @@ def _terms(
     """Return what makes the owner's file of the ``id`` of its ledger; that of a simulation has none."""
     if records_from is not None:
         records_from = records_from.expanduser().absolute()
-        count = count_records(records_from, records or MOST_RECORDS)
-        records = records or count
+        count, given = count_records(records_from), records
+        records = count if given is None else given
+        require(
+            count <= records,
+            "records",
+            records,
+            f"at least {count}, as {records_from} has",
+            "leave it out, or raise it",
+        )
     unit = unit or ("update" if records is None else "record")
     require(
         unit in _BUDGET,

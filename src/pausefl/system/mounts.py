@@ -10,6 +10,7 @@ from pathlib import Path
 _TABLE = Path("/proc/self/mountinfo")
 _FORGETFUL = {
     "overlay": "the layer of a container, which is deleted with the container",
+    "fuse.fuse-overlayfs": "the layer of a container, which is deleted with the container",
     "aufs": "the layer of a container, which is deleted with the container",
     "tmpfs": "memory, which is lost when the machine restarts",
     "ramfs": "memory, which is lost when the machine restarts",

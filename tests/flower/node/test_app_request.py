@@ -116,10 +116,8 @@ def test_no_byte_that_the_server_wrote_reaches_the_app_but_what_it_reads(
         stamp(name, value)(odd)
     for message in (plain, odd):
         stamp("group_id", group)(message)
-    asked = [message_to_proto(app_request(message, context())[0]) for message in (plain, odd)]
-    for proto in asked:
-        proto.metadata.created_at = 0.0  # the time when it was written
-    assert asked[0] == asked[1]
+    asked = [message_to_proto(app_request(message, context(), 7.0)[0]) for message in (plain, odd)]
+    assert asked[0] == asked[1] and asked[0].metadata.created_at == 7.0
 
 
 def test_an_app_reads_model_records_settings_and_group_and_not_the_request_to_the_gate(kit: ModuleType) -> None:
@@ -127,7 +125,7 @@ def test_an_app_reads_model_records_settings_and_group_and_not_the_request_to_th
     message.content["config"] = ConfigRecord({"lr": 0.1, "server-round": 3, "names": ["a", ""], "key": b"\x00"})
     message.content["metrics"] = MetricRecord({"loss": [0.5, 1.5]})
     stamp("group_id", "3")(message)
-    asked, given_context = app_request(message, context(steps=2))
+    asked, given_context = app_request(message, context(steps=2), 7.0)
     assert list(asked.content) == ["arrays", "config", "metrics"]
     assert asked.content["config"] == message.content["config"] and asked.content["metrics"]["loss"] == [0.5, 1.5]
     for name, sent in kit.model().items():

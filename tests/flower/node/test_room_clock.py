@@ -18,7 +18,7 @@ import ctypes, datetime, json, os, time
 from pausefl.flower.node.room_clock import count_time_of_day
 
 real, begun = time.time(), {clock: time.clock_gettime(clock) for clock in (1, 4, 6, 7)}
-fine, found = count_time_of_day(), []
+fine, found = count_time_of_day(time.time_ns() // 1_000_000), []
 libc, pair = ctypes.CDLL(None), (ctypes.c_long * 2)()
 libc.time.restype = ctypes.c_long
 time.sleep(0.3)
@@ -57,6 +57,6 @@ def test_where_the_vdso_cannot_be_changed_the_clock_stays(monkeypatch: pytest.Mo
         raise PermissionError
 
     monkeypatch.setattr(room_clock, "_protect", refused)
-    assert not room_clock.count_time_of_day() and not room_clock.counts_time_of_day()
+    assert not room_clock.count_time_of_day(0) and not room_clock.counts_time_of_day()
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert not room_clock.count_time_of_day()
+    assert not room_clock.count_time_of_day(0)

@@ -30,6 +30,7 @@ from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
 from pausefl.owner.noted_heads import node_lock, witness_path
 from pausefl.owner.owner_file import read_owner
+from pausefl.owner.owner_init import init_owner
 from pausefl.system.lock import only_writer
 
 INSECURE = ("--insecure", "--superlink", "127.0.0.1:9")
@@ -337,7 +338,7 @@ def test_a_polite_end_ends_all_and_says_so(how: int, node: Any, kit: ModuleType)
 
 def test_a_ledger_has_one_node_at_a_time(node: Any) -> None:
     """Two trainings at the same time: the time that one takes decides how far the other gets."""
-    lock = node_lock(read_owner(node.guard.owner).ledger_id)
+    lock = node_lock(read_owner(node.guard.owner).ledger)
     assert lock in start.check(node.guard, INSECURE).box.hidden, "an app that held it would stop the node"
     with (
         only_writer(lock, lock, "wait"),
@@ -369,6 +370,18 @@ def test_another_ledger_of_this_user_is_named_at_the_start(
     kit.make_owner(tmp_path / "trial")
     (told,) = start.start_warnings(node.guard)
     assert "has another ledger" in told and read_owner(tmp_path / "trial" / "owner.toml").ledger_id in told
+
+
+def test_values_that_go_to_the_app_with_each_record_are_named(node: Any, tmp_path: Path) -> None:
+    """A mean of all records, say: then each row depends on all of them."""
+    options = (*INSECURE, "--node-config", "mean=7.5 scale=2.0")
+    assert start.start_warnings(node.guard, options) == start.start_warnings(node.guard), "the app cuts the data itself"
+    (tmp_path / "data.csv").write_text("1\n2\n")
+    owner = init_owner(tmp_path / "own", "other", records_from=tmp_path / "data.csv")
+    guard = replace(node.guard, owner=owner.ledger.with_name("owner.toml"))
+    before = start.start_warnings(guard, INSECURE)
+    [told] = set(start.start_warnings(guard, options)) - set(before)
+    assert told.startswith("--node-config hands mean, scale to the app with each record")
 
 
 def test_a_single_processor_is_named_where_answers_have_a_fixed_time(

@@ -9,7 +9,6 @@ from flwr.app.message.message import make_message
 from flwr.app.metadata import Metadata
 from flwr.common.serde import array_to_proto, context_to_proto, recorddict_to_proto
 from flwr.common.serde_utils import metadata_to_proto
-from flwr.supercore.date import now
 
 from pausefl.errors import require
 from pausefl.flower.client import NODE_KEY
@@ -43,8 +42,10 @@ def check_size(message: Message, context: Context) -> None:
         require(size <= most, f"size of a message {what}", size, f"at most {most} bytes", "send less with a run")
 
 
-def app_request(message: Message, context: Context) -> tuple[Message, Context]:
+def app_request(message: Message, context: Context, made: float) -> tuple[Message, Context]:
     """Return message and context for the app, written anew: what the app has no use for is not handed over.
+
+    ``made`` is the time of day that it bears, in seconds since 1970.
 
     A tensor is written from the numbers that numpy finds in it.  Of the metadata, only the type, the sender and the
     group, by which servers number rounds, are the server's.  Flower would hand over more, such as for how long the
@@ -53,7 +54,7 @@ def app_request(message: Message, context: Context) -> tuple[Message, Context]:
     about = message.metadata
     fresh = Metadata(
         run_id=context.run_id, message_id="", src_node_id=about.src_node_id, dst_node_id=context.node_id,
-        reply_to_message_id="", group_id=about.group_id, created_at=now().timestamp(), ttl=DEFAULT_TTL,
+        reply_to_message_id="", group_id=about.group_id, created_at=made, ttl=DEFAULT_TTL,
         message_type=about.message_type,
     )  # fmt: skip
     content = {

@@ -51,14 +51,17 @@ _GIVEN, _ROW = 3, 4
 """The open files of a room: its record, and where its row goes.  Before them come nothing, and twice the words."""
 
 
-def main(channel: str, memory: str, more_memory: str, *words: str) -> None:
-    """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message."""
+def main(channel: str, memory: str, more_memory: str, begin: str, *words: str) -> None:
+    """Make rooms for the records that come through the channel, until it ends; stdin has the app and its message.
+
+    The time of day in them is that of ``begin``, in milliseconds since 1970.
+    """
     with socket.socket(fileno=int(channel)) as way, tempfile.TemporaryDirectory() as folder:
         closed = "closed" in words
         work, size = (_probe, 1) if "try" in words else _prepared(Path(enter_box.CODE if closed else folder))
         if closed:
             enter_box.prepare_rooms(size)
-        limits = int(memory) or None, int(more_memory), closed and count_time_of_day()
+        limits = int(memory) or None, int(more_memory), closed and count_time_of_day(int(begin))
         _require_alone()
         gc.collect()
         gc.freeze()
@@ -106,7 +109,7 @@ def _require_alone() -> None:
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names, and nothing else is needed
     if threads != 1:
         raise BoxError(
-            f"a package that the app imports runs {threads - 1} threads of its own; import it in the training"
+            f"a package that the app imports runs {threads - 1} threads of its own; ask its author for one without"
         )
 
 

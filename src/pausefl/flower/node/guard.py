@@ -113,7 +113,7 @@ class Guard:
             why = "bad-request"
         if why is not None:
             return refusal(message, why), False
-        ran = False
+        ran, began = False, 0.0
 
         def app(asked: Message, given: Context) -> Message:
             nonlocal ran
@@ -132,13 +132,14 @@ class Guard:
             box = replace(self.box, data=(), spare_one=self.answer_after > 0.0)
             box.check_folders()
             paced = self.answer_after > 0.0
-            return rows_from_rooms(box, bundle, asked, given, model, records, end=self._end(begun), paced=paced)
+            end = self._end(begun)
+            return rows_from_rooms(box, bundle, asked, given, model, records, began=began, end=end, paced=paced)
 
         context.node_config[NODE_KEY] = str(self.owner)
 
-        def begins() -> None:  # before the data is looked at: data that is missing must not show in the time
-            nonlocal ran
-            ran = True
+        def begins() -> None:  # before the data is looked at: data that is missing or long must not show in the time
+            nonlocal ran, began
+            ran, began = True, time.time()
 
         reply = _HeldUpdate(begins, lambda: self._hold(begun), rows, self._is_too_large)(message, context, app)
         if ran:  # also if it failed: neither the bytes that are kept, nor that there are any, may tell
@@ -347,7 +348,7 @@ def run_boxed(
     for this app alone: the server says which runs have one context, also runs of two apps.
     """
     key, model = arrays_in(message.content)
-    asked, given = app_request(message, context)
+    asked, given = app_request(message, context, time.time())
     known = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     request = pack(bundle, *known, state_in(context.state, sha256(bundle)))
     command = [PYTHON, "-P", "-m", "pausefl.flower.node", "app"]

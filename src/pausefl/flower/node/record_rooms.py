@@ -56,22 +56,23 @@ _MOST_WORDS = 4096
 
 def rows_from_rooms(
     box: Box, bundle: bytes, message: Message, context: Context, model: Mapping[str, Tensor], records: DataRecords,
-    *, end: float, paced: bool = False,
+    *, began: float, end: float, paced: bool = False,
 ) -> Rows:  # fmt: skip
     """Hand on a row for each record, in a random order: what the app adds to the model for it; None where it fails.
 
     Law: each record has the same time, whatever the others take, and however long the packages took to load.  If they
     are ``paced``, a record also begins at its own time before ``end``, whatever the others take: an app could ask a
-    clock.
+    clock.  The time of day in a room is that at which the training ``began``: to open the data takes the longer, the
+    longer it is.
     """
-    asked, given = app_request(message, context)
+    asked, given = app_request(message, context, began)
     parts = [part.SerializeToString() for part in (message_to_proto(asked), context_to_proto(given))]
     failed, order, lines = 0, records.in_random_order(), Lines(lambda line: log(INFO, "app says: %s", line))
     left = _after_loading(box.time_limit)
     end = end if math.isfinite(end) else time.monotonic() + box.time_limit
     # By the number in the owner's file, which is public: that of the records is not, if there are fewer.
     slot, seconds = left / records.most, seconds_each(left, records.most, paced=paced)
-    with _RecordMemory() as held, _rooms(box, pack(bundle, *parts), lines.take, end) as channel:
+    with _RecordMemory() as held, _rooms(box, pack(bundle, *parts), lines.take, began, end) as channel:
         for place, number in enumerate(order):
             if paced:
                 time.sleep(max(0.0, end - left + place * slot - time.monotonic()))
@@ -158,7 +159,7 @@ def check_rooms(box: Box) -> bool:
     said: list[str] = []
     lines = Lines(said.append)
     try:
-        with _rooms(box, b"", lines.take, time.monotonic() + _PATIENCE, "try") as channel:
+        with _rooms(box, b"", lines.take, time.time(), time.monotonic() + _PATIENCE, "try") as channel:
             row = _row(channel, DataRecord(b""), 1, _PATIENCE, lines.take, 2 * _PATIENCE)
     except BoxError as error:
         said.append(str(error))
@@ -170,13 +171,14 @@ def check_rooms(box: Box) -> bool:
 
 @contextmanager
 def _rooms(
-    box: Box, request: bytes, hear: Callable[[bytes], None], end: float, *words: str
+    box: Box, request: bytes, hear: Callable[[bytes], None], began: float, end: float, *words: str
 ) -> Iterator[socket.socket]:  # fmt: skip
     """Start the process that makes rooms; once it is ready, yield the way to it."""
     box = replace(box, data=(), blind=False, rooms=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [PYTHON, "-P", "-m", "pausefl.flower.node", "rooms", str(theirs.fileno())]
-    command += [str(box.memory or 0), str(memory_there() // _ROOM_SHARE), "closed" if box.closed else "open", *words]
+    command += [str(box.memory or 0), str(memory_there() // _ROOM_SHARE), str(int(began * 1000))]
+    command += ["closed" if box.closed else "open", *words]
     with (
         ours,
         theirs,

@@ -31,8 +31,10 @@ _APART = 16
 _FAILED = ctypes.c_void_p(-1).value
 
 
-def count_time_of_day() -> bool:
+def count_time_of_day(begin: int) -> bool:
     """Let the time of day in this process, and in those forked from it, count how often it was asked.
+
+    It counts from ``begin``, in milliseconds since 1970.
 
     Return whether that could be done: only on x86_64, and only where the kernel lets a process change its own copy of
     the vDSO.
@@ -43,7 +45,7 @@ def count_time_of_day() -> bool:
         places = _functions()
         counter = _new_memory(resource.getpagesize())
         code = _new_memory(resource.getpagesize())
-        ctypes.c_uint64.from_address(counter).value = time.time_ns() // 1_000_000
+        ctypes.c_uint64.from_address(counter).value = begin
         written = 0
         jumps = {}
         for name, made in _instructions(counter).items():

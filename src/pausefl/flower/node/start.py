@@ -22,7 +22,7 @@ from pausefl.flower.node.guard import Guard, leaves
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.record_rooms import check_rooms, check_time
 from pausefl.flower.node.shared_limits import check_shared_limits
-from pausefl.flower.node.supernode import check_options
+from pausefl.flower.node.supernode import check_options, node_settings
 from pausefl.owner.made_ledgers import other_ledgers_warning
 from pausefl.owner.noted_heads import ledger_files, node_lock
 from pausefl.owner.owner_check import check_owner
@@ -82,10 +82,15 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     return guard
 
 
-def start_warnings(guard: Guard) -> list[str]:
+def start_warnings(guard: Guard, options: Sequence[str] = ()) -> list[str]:
     """Return what an owner should know before the node starts: a second budget, or what tells of the data."""
-    owner = read_owner(guard.owner)
+    owner, settings = read_owner(guard.owner), node_settings(options)
     found = other_ledgers_warning(owner.ledger_id)
+    if owner.records is not None and settings:
+        found.append(
+            f"--node-config hands {', '.join(settings)[:200]} to the app with each record; let no value of it be "
+            "computed from the data, because otherwise each row depends on all records"
+        )
     if guard.answer_after and len(os.sched_getaffinity(0)) == 1:
         found.append(
             "this machine has only one processor, and an app can keep the node from using it, so --answer-after does "
@@ -157,7 +162,7 @@ def start(guard: Guard, options: Sequence[str], say: Callable[[str], None], begu
     is back would show whether there was an app to end.  It also connects at a fixed time after it has ``begun``: all
     records were read since, to count them, and that takes the longer, the longer they are.
     """
-    lock = node_lock(read_owner(guard.owner).ledger_id)
+    lock = node_lock(read_owner(guard.owner).ledger.resolve())
     with only_writer(lock, guard.owner, "stop that node", doing="used"):
         if guard.answer_after:
             now = time.monotonic()

@@ -31,8 +31,7 @@ _OURS = ("isolation", "superexec_auth_secret_file", "host", "port", "ssl_certfil
 
 def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     """Refuse options that would undo the guard; return the SuperNode's own secrets, and their folders."""
-    # Parsed as Flower does it, which also takes the beginnings of options.
-    given = _supernode._parse_args_run_supernode().parse_args(list(options), Namespace(**dict.fromkeys(_OURS)))
+    given = _parsed(options)
     for name in _OURS:
         if getattr(given, name) is not None:
             option = "--" + name.replace("_", "-")
@@ -48,6 +47,20 @@ def check_options(options: Sequence[str]) -> tuple[Path, ...]:
     key = given.auth_supernode_private_key
     named = Path(key).expanduser().absolute() if key else None
     return (get_flwr_home(), *((named.parent, named.resolve(), named.resolve().parent) if named else ()))
+
+
+def node_settings(options: Sequence[str]) -> list[str]:
+    """Return the names of the values that the owner hands to apps."""
+    given = _parsed(options).node_config
+    return sorted(parse_config_args([given] if given else None))
+
+
+def _parsed(options: Sequence[str]) -> Namespace:
+    """Parse options as Flower does it, which also takes the beginnings of options."""
+    parsed: Namespace = _supernode._parse_args_run_supernode().parse_args(
+        list(options), Namespace(**dict.fromkeys(_OURS))
+    )
+    return parsed
 
 
 def run_supernode(port: str, reviewed: str, *options: str) -> None:
