@@ -459,6 +459,11 @@ def test_the_time_of_day_tells_nothing_of_other_records(
 
 
 @pytest.mark.skipif(not COUNTED, reason="the clock is counted on x86_64 only")
+def test_the_time_of_day_in_a_room_is_that_of_the_training(rooms: Rooms) -> None:
+    body = f"fine = abs(time.time() - {time.time()}) < 600 and abs(message.metadata.created_at - time.time()) < 600\n"
+    assert rooms.rows(app_of(body + "return added(message, 2.0 * fine)"), [b"1"] * 4).tolist() == [2.0] * 4
+
+
 def test_no_call_tells_a_room_the_time_of_day(rooms: Rooms) -> None:
     body = """
 libc, out = ctypes.CDLL(None), ctypes.create_string_buffer(16)
