@@ -134,7 +134,7 @@ def sandbox(folder: Path) -> Path:
     """Return the folder, with the repository's examples and results, made-up data, and commands of this checkout."""
     for part in ("examples", "results"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "patients.csv").write_text("71,0.5\n" * 5000)  # the data of the owner's page
+    (folder / "patients.jsonl").write_text('[{"age":71}]\n' * 5000)  # the data of the owner's page
     (folder / "bin").mkdir()
     for command, call in (("pausefl", "-m pausefl "), ("python", "")):
         script = folder / "bin" / command

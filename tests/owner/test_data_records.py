@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pausefl.errors import ConfigError
 from pausefl.owner import data_records
-from pausefl.owner.data_records import DataRecord, DataRecords, count_records, doubtful_records
+from pausefl.owner.data_records import DataRecord, DataRecords, count_records
 
 
 def read(path: Path) -> list[DataRecord | None]:
@@ -107,45 +107,6 @@ def test_records_come_in_a_new_order_each_time_and_never_more_than_there_may_be(
         orders = [records.in_random_order() for _ in range(20)]
     assert all(len(set(order)) == 60 for order in orders)
     assert set().union(*orders) == set(range(100)), "one that is never chosen: 1e-6 chance"
-
-
-def test_lines_that_may_be_no_records_of_their_own_are_named(tmp_path: Path) -> None:
-    (tmp_path / "fine").write_bytes(b'71,"x, y"\n{"tall": "5\\" 9"}\nno digit here\n')
-    assert doubtful_records(tmp_path / "fine") == [] == doubtful_records(tmp_path)
-    (tmp_path / "odd").write_bytes(b'name,age\n1,"x\ny",3\n\n  \n')
-    empty, quotes, titles = doubtful_records(tmp_path / "odd")
-    assert "has 2 empty lines" in empty and "has 2 lines with an odd number of quotes" in quotes
-    assert "has no digit, and counts as a record; remove it if it holds titles" in titles
-    (tmp_path / "wide").write_text("1,Ċ\n2,b\n", encoding="utf-16")
-    assert "lines with a zero byte, so it may not be plain text" in doubtful_records(tmp_path / "wide")[0]
-    for text in (b'{"age": 7,\n"visits": 2}\n', b"[1,\n2]\n", b"1,two\\\nlines\n"):
-        (tmp_path / "open").write_bytes(text)
-        assert "1 lines that end in a backslash, or begin with a bracket" in doubtful_records(tmp_path / "open")[0]
-
-
-def test_a_column_that_a_program_wrote_is_named(tmp_path: Path) -> None:
-    """pandas writes 2.0 in all lines if the number of one patient is missing."""
-    (tmp_path / "table").write_text("7,2.0,0.5\n8,,3.0\n9,4.0,1.5\n")
-    [found] = doubtful_records(tmp_path / "table")
-    assert "have numbers with .0 in field 2;" in found
-    (tmp_path / "fine").write_text("7,2.0,0.5\n8,1.5,3.0\n9,,1.5\n")
-    assert doubtful_records(tmp_path / "fine") == []
-
-
-@pytest.mark.parametrize("name", [".p1.json.swp", "p1.json~", ".DS_Store", "Thumbs.db", "deep/#p1#", "p1.BAK"])
-def test_files_that_programs_leave_behind_are_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "p1.json").write_bytes(b"1")
-    assert doubtful_records(tmp_path) == []
-    (tmp_path / name).touch()
-    [found] = doubtful_records(tmp_path)
-    assert f"has 1 files such as {name!r}" in found
-
-
-def test_a_second_name_of_a_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "p1.json").write_bytes(b"1")
-    (tmp_path / "p2.json").hardlink_to(tmp_path / "p1.json")
-    assert "has 1 files that are another file under a second name" in doubtful_records(tmp_path)[0]
 
 
 @pytest.mark.parametrize("new", [b"a longer line\nb\n", b"on\nfour\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -552,6 +553,22 @@ def test_a_full_disk_shows_before_it_costs_anything(owner):
     assert where_there_is_little(owner, "disk", 1_000_000) == "unready\n"
     assert charged(owner) == half_written(owner) == []
     assert where_there_is_little(owner, "disk", 3_000_000) == "trains\n1\n"
+
+
+def test_a_repeat_costs_nothing_and_tells_nothing_of_the_room_that_is_left(owner, monkeypatch):
+    """By models of many sizes under a name that was charged, a server counted the failed records of a log: 12 of 12."""
+    reply = ask(owner)
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(ReplyStore, "place", none)
+    monkeypatch.setattr(gate_module, "_touched", none)
+    assert same(ask(owner), reply)
+    for size in (1, 1000, 100_000):
+        assert refused(owner, model={"w": np.zeros(size)}).reason == "repeated"
+    assert refused(owner, round=2).reason == "unready"
+    assert len(charged(owner)) == 1
 
 
 def test_training_that_takes_all_memory_is_answered_like_any_other(owner):

@@ -15,11 +15,13 @@ import pytest
 
 from pausefl.errors import ConfigError, LedgerError
 from pausefl.owner.gate import Gate
+from pausefl.owner.kept_replies import is_retired, replies_folder
 from pausefl.owner.ledger_identity import charging, make_ledger, note_head, retire_for_ever
-from pausefl.owner.noted_heads import NotedHead, note_path, noting, read_note, read_witness, witness_path
+from pausefl.owner.noted_heads import NotedHead, node_lock, note_path, noting, read_note, read_witness, witness_path
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.privacy import FixedHorizon, SqliteLedger
+from pausefl.system.lock import only_writer
 
 HORIZON = FixedHorizon(8.0, 64)
 
@@ -249,3 +251,17 @@ def test_a_second_name_is_refused_also_if_the_ledger_was_opened_before_the_first
     with pytest.raises(Refused, match="; write name = ") as caught:
         gates[1].train(TrainingRequest("run", 1), model, lambda: (model, {}))
     assert caught.value.reason == "unready" and SqliteLedger(first.ledger).head.rows == 1
+
+
+def test_nothing_is_retired_while_a_node_runs(tmp_path: Path) -> None:
+    """A finished reply may wait in it for as long as the server likes: 3 of 3 left up to 69 seconds later."""
+    ledger = make_ledger(tmp_path / "ledger.db")
+    replies_folder(ledger.path).mkdir(exist_ok=True)
+    with (
+        only_writer(node_lock(ledger.path), ledger.path, "stop it"),
+        pytest.raises(ConfigError, match=r"is being used by another process; wait for it, or stop the node first"),
+    ):
+        retire_for_ever(ledger, "clinic")
+    assert not ledger.charges("clinic") and not is_retired(replies_folder(ledger.path), "clinic")
+    retire_for_ever(ledger, "clinic")
+    assert is_retired(replies_folder(ledger.path), "clinic")

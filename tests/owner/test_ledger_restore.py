@@ -21,11 +21,12 @@ from pausefl.owner.gate import Gate
 from pausefl.owner.kept_replies import replies_folder
 from pausefl.owner.ledger_identity import charging, note_head, retire_for_ever
 from pausefl.owner.ledger_restore import restore_ledger
-from pausefl.owner.noted_heads import note_path, read_note, witness_path
+from pausefl.owner.noted_heads import node_lock, note_path, read_note, witness_path
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
 from pausefl.owner.request_and_reply import Refused, TrainingRequest
 from pausefl.privacy import SqliteLedger
+from pausefl.system.lock import only_writer
 
 MODEL = {"w": np.zeros(5)}
 
@@ -109,6 +110,12 @@ def test_a_backup_that_would_forget_a_release_is_refused(ledger: Path, backup: P
     ledger.unlink()
     refused(ledger, "misses a release.*budget counts as spent, so never take part", backup)
     assert unready(ledger)
+
+
+def test_no_ledger_is_restored_while_its_node_runs(ledger: Path, backup: Path) -> None:
+    with only_writer(node_lock(ledger), ledger, "wait"):
+        refused(ledger, "is being used by another process; wait for it, or stop the node first", backup)
+    assert restore_ledger(ledger, backup).id == SqliteLedger(ledger).id
 
 
 def test_a_folder_that_was_moved_is_accepted_in_place(ledger: Path, tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_the_budget_is_told_as_odds(tmp_path: Path, capsys: pytest.CaptureFixtur
         (
             "one",
             {"records_from": lines(tmp_path), "records": 479},
-            "about any one record can become 73 % at most (apart from delta)",
+            "about any one record can become about 73 % at most (apart from delta)",
         ),
         ("four", {"records_from": lines(tmp_path), "records": 479, "budget": 4.0}, "98 % at most"),
         ("whole", {}, "about your data can become near certainty\n"),
@@ -626,7 +626,7 @@ def test_the_file_on_the_owner_s_page_is_the_one_that_is_made(tmp_path: Path) ->
     page = (Path(__file__).parents[2] / "docs" / "owner-reference.md").read_text()
     made = init_owner(tmp_path, "clinic-7", records=5000, records_from=lines(tmp_path, 5000))
     text = (tmp_path / "owner.toml").read_text().replace(made.ledger_id, "c0b28301716c6a1912909f190ad4831b")
-    text = text.replace(str(tmp_path / "patients.csv"), "/srv/records/patients.csv")
+    text = text.replace(str(tmp_path / "patients.csv"), "/srv/records/patients.jsonl")
     assert f"```toml\n{text}```\n" in page
 
 

@@ -103,6 +103,12 @@ FILES = {
     "apps.toml": REVIEWED.format("a") + REVIEWED.format("b"),
     "withdrawn-1.toml": REVIEWED.format("a") + REVIEWED.format("b"),
     "withdrawn-2.toml": REVIEWED.format("a") + REVIEWED.format("b"),
+    "visits.csv": "who,where,day,dose\na,x,2026-03-01,2.0\nb,x,2026-04-01,007\nb,y,2026-05-01,\n",
+    "more-visits.csv": "who,where,day,dose\nc,z,2026-03-01,1\n",
+    "semicolons.csv": "who;dose\na;2,5\n",
+    "tabs.csv": "who\tdose\na\t2\n",
+    "written-over.jsonl": '[{"dose":1}]\n',
+    "written-over.jsonl.form": '{"person": "who", "columns": ["dose"], "text": [], "missing": [], "decimal": "."}',
     "wombat.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
     "quokka.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
 }
@@ -291,11 +297,25 @@ def owned(seen: Seen) -> Owner:
     return read_owner(seen.folder / "a" / "owner.toml")
 
 
+def recorded(seen: Seen, place: str = "out.jsonl") -> list[Any]:
+    """What is in the records that a call has written, if it has written any."""
+    path = seen.folder / place
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 def listed(seen: Seen) -> list[str]:
     """The apps on the list that a call has made."""
     path = seen.folder / "list.toml"
     return [app["name"] for app in tomllib.loads(path.read_text())["app"]] if path.exists() else []
 
+
+RECORDS, TABBED, COMMAS, OVER = (
+    f"{table} --person who --columns dose --out {out}"
+    for table, out in (
+        ("@visits.csv", "out.jsonl"), ("@tabs.csv", "out.jsonl"), ("@semicolons.csv --delimiter ';'", "out.jsonl"),
+        ("@visits.csv", "@written-over.jsonl"),
+    )
+)  # fmt: skip
 
 # The SuperNode ends at once: its two options contradict each other.
 START = "--owner @one/owner.toml {} -- --insecure --root-certificates x"
@@ -538,6 +558,25 @@ OPTIONS = (
            == [Gaussian(1.0, 1e-6, "record"), Gaussian(1.0, 1e-7, "record")]),
     Option("owner init", "clip", ("a --name x", "a --name x --clip 0.5"),
            lambda *both: [owned(s).mechanism for s in both] == [PrivUnit(1.0), PrivUnit(0.5)]),
+    Option("owner records", "table", (RECORDS, RECORDS.replace("visits", "more-visits")),
+           lambda *both: [recorded(s) for s in both]
+           == [[[{"dose": 2}], [{"dose": None}, {"dose": 7}]], [[{"dose": 1}]]]),
+    Option("owner records", "person", (RECORDS, RECORDS.replace("who", "where")),
+           lambda *both: [[len(r) for r in recorded(s)] for s in both] == [[1, 2], [2, 1]]),
+    Option("owner records", "columns", (RECORDS, RECORDS.replace("columns dose", "columns day --columns dose")),
+           lambda *both: [list(recorded(s)[0][0]) for s in both] == [["dose"], ["day", "dose"]]),
+    Option("owner records", "out", (RECORDS, RECORDS.replace("out.jsonl", "there.jsonl")),
+           lambda a, b: recorded(a) == recorded(b, "there.jsonl") != [] == recorded(b)),
+    Option("owner records", "text", (RECORDS, f"{RECORDS} --text dose"),
+           lambda *both: [recorded(s)[0] for s in both] == [[{"dose": 2}], [{"dose": "2.0"}]]),
+    Option("owner records", "missing", (RECORDS, f"{RECORDS} --missing 2"),
+           lambda *both: [recorded(s)[0] for s in both] == [[{"dose": 2}], [{"dose": None}]]),
+    Option("owner records", "delimiter", (TABBED, f"{TABBED} --delimiter tab"),
+           lambda a, b: a.code == 2 and "--delimiter" in a.err and recorded(b) == [[{"dose": 2}]]),
+    Option("owner records", "decimal", tuple(f"{COMMAS} --decimal {d}" for d in ".,"),
+           lambda a, b: a.code == 2 and "--decimal" in a.err and recorded(b) == [[{"dose": 2.5}]]),
+    Option("owner records", "replace", (OVER, f"{OVER} --replace"),
+           lambda a, b: (a.code, b.code) == (2, 0) and "--replace" in a.err),
     Option("owner check", "file", ("@one/owner.toml --json", "@two/owner.toml --json"),
            lambda a, b: (a.json["name"], b.json["name"]) == ("one", "two")),
     Option("owner check", "dimension", ("@one/owner.toml --json", "@one/owner.toml --json --dimension 100"),

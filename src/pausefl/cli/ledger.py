@@ -146,7 +146,7 @@ def retire(
 ) -> None:
     """Mark the rest of a subject's budget as spent, so that it never releases anything again.  You cannot undo this.
 
-    A training that is running sends nothing. Only a reply that is already on its way still arrives.
+    Stop the node first: a finished reply may wait in it until the server takes it.
     """
     from pausefl.owner.ledger_identity import retire_for_ever
     from pausefl.privacy.ledger.charge import check_names

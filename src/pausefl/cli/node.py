@@ -133,8 +133,10 @@ def start(
     from pausefl.flower.node.start import start as run
     from pausefl.owner.owner_check import check_owner
     from pausefl.owner.owner_file import read_owner
+    from pausefl.system.freed_memory import give_back_freed_memory
 
     begun = time.monotonic()
+    give_back_freed_memory()
     folders = tuple(folder.expanduser().absolute() for folder in data or ())
     memory = None if memory_limit is None else memory_limit << 20
     limit = time_limit if time_limit is not None else time_limit_within(answer_after) if answer_after else 3600.0
@@ -143,7 +145,7 @@ def start(
         owner=owner.expanduser().absolute(), reviewed=_place(owner, apps), box=box, answer_after=answer_after or 0.0
     )
     guard = check(guard, supernode or ())
-    terms = check_owner(guard.owner)
+    terms = check_owner(guard.owner, look=False)
     typer.echo(f"second note: {terms.second_note}")
     ledger_id = read_owner(guard.owner).ledger_id
     typer.echo(f"releases are charged to {terms.name} in {terms.ledger}, ledger {ledger_id}")

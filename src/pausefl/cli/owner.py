@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from dataclasses import asdict
@@ -94,7 +95,7 @@ def init(
 
     With --simulation it creates the one file that all clients of a simulation share.
     """
-    from pausefl.owner.data_records import doubtful_records
+    from pausefl.owner.doubtful_records import doubtful_records
     from pausefl.owner.made_ledgers import only_new_data, other_ledgers_warning
     from pausefl.owner.owner_init import FILE, LEDGER, SIMULATED_NAME, init_owner, init_simulation
 
@@ -127,6 +128,49 @@ def init(
     for warning in (*doubtful, *other_ledgers_warning(owner.ledger_id)):
         typer.echo(f"WARNING: {warning}")
     typer.echo(f"Run your node as the user who ran this command. For another user, let root run: chown -R USER {where}")
+
+
+@commands.command()
+def records(
+    table: Annotated[Path, typer.Argument(help="A CSV file in UTF-8 with titles in its first line.")],
+    person: Annotated[str, typer.Option(help="The column that says whose row it is. It is left out of the records.")],
+    columns: Annotated[
+        list[str], typer.Option(help="The columns that a record has, with commas between them. You can repeat this.")
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write: a line for each person.")],
+    text: Annotated[
+        list[str] | None, typer.Option(help="Those columns that are text for all persons. Their cells are copied.")
+    ] = None,
+    missing: Annotated[
+        list[str] | None, typer.Option(help="A word that stands for an empty cell. You can repeat this.")
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="What is between two cells of the table: , or ; or tab.")] = ",",
+    decimal: Annotated[str, typer.Option(help="What is before the digits of a fraction: . or a comma.")] = ".",
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that exists.")] = False,
+) -> None:
+    """Write one record for each person of a table, in a form that no other person can change.
+
+    All rows of one person become one line. A number is written in one way only: 71.0 becomes 71.
+    """
+    from pausefl.owner.doubtful_records import doubtful_records
+    from pausefl.owner.table_records import write_records
+
+    written = write_records(
+        table, out, person=person, columns=_listed(columns), text=_listed(text or []), missing=missing or [],
+        delimiter=delimiter, decimal=decimal, replace=replace,
+    )  # fmt: skip
+    many = "1 record" if written.records == 1 else f"{written.records} records, one in each line"
+    typer.echo(f"wrote {out}: {many}. Look at some of them.")
+    copied = [name for name in _listed(columns) if name in _listed(text or [])]
+    plain = ", ".join(name for name in _listed(columns) if name not in copied)
+    typer.echo(f"as numbers, days, times, or true and false: {plain or 'none'}; as text: {', '.join(copied) or 'none'}")
+    for warning in (*written.warnings, *doubtful_records(out)):
+        typer.echo(f"WARNING: {warning}")
+
+
+def _listed(names: list[str]) -> list[str]:
+    """Read names with commas between them; a name with a comma is in quotes."""
+    return [name.strip() for row in csv.reader(names, skipinitialspace=True) for name in row]
 
 
 @commands.command()

@@ -6,13 +6,10 @@ An app that gets one record at a time cannot mix two of them, whatever it does.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
-import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -26,13 +23,6 @@ from pausefl.types import IntArray
 MOST_BYTES = 1 << 26
 """Of one record.  A longer one counts as a record that cannot be read, so that it takes no memory from the others."""
 _CHUNK = 1 << 20
-_LOOKED_AT = 100_000
-"""Lines that are looked at for what may be no record."""
-_COMPARED, _WHOLE = 1000, re.compile(rb"-?\d+\.0")
-"""Lines that are compared with each other, and how programs write whole numbers if one of them is missing."""
-_OPEN = {b"{": b"}", b"[": b"]"}
-_STRAY = re.compile(r"/[.#]|(~|\.bak|\.swp|\.tmp|\.orig|\.old|/Thumbs\.db|/desktop\.ini)$", re.IGNORECASE)
-"""Paths of files that editors, shares and systems leave behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,7 @@ class DataRecords:
         self._ends: IntArray = np.zeros(0, dtype=np.int64)
         try:
             if path.is_dir():
-                self._names = sorted(_files(path))
+                self._names = sorted(files_below(path))
             else:
                 # Open for as long as this lives: a file that takes its place meanwhile has other lines.
                 self._file = _opened(path)
@@ -147,76 +137,6 @@ def count_records(path: Path) -> int:
     return count
 
 
-def doubtful_records(path: Path) -> list[str]:
-    """Return what may not be a record of its own: odd lines of a file, or odd files of a folder."""
-    return _doubtful_files(path) if path.is_dir() else _doubtful_lines(path)
-
-
-def _doubtful_files(top: Path) -> list[str]:
-    names, seen, twice = list(_files(top)), set[tuple[int, int]](), 0
-    for name in names:
-        with suppress(OSError):
-            about = (top / name).stat()
-            twice += (about.st_dev, about.st_ino) in seen
-            seen.add((about.st_dev, about.st_ino))
-    odd = [name for name in names if _STRAY.search(f"/{name}")]
-    found = []
-    if odd:
-        found.append(
-            f"{top} has {len(odd)} files such as {odd[0]!a:.100}, which programs leave behind, and each counts "
-            "as a record; remove them"
-        )
-    if twice:
-        found.append(f"{top} has {twice} files that are another file under a second name; remove one of the names")
-    return found
-
-
-def _doubtful_lines(path: Path) -> list[str]:
-    empty, open_quotes, open_lines, zeros, first = 0, 0, 0, 0, b""
-    columns, whole = set[int](), set[int]()
-    with DataRecords(path) as records:
-        for number, record in enumerate(itertools.islice(records, _LOOKED_AT)):
-            line = b"0" if record is None else record.data
-            first = first if number else line
-            if number < _COMPARED:
-                fields = [field.strip() for field in line.split(b",")]
-                written = {place for place, field in enumerate(fields) if _WHOLE.fullmatch(field)}
-                fitting = written | {place for place, field in enumerate(fields) if not field}
-                columns, whole = columns & fitting if number else fitting, whole | written
-            empty += not line.strip()
-            zeros += b"\0" in line
-            open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
-            open_lines += line.endswith(b"\\") or _OPEN.get(line.strip()[:1], b"") not in line.strip()[-1:]
-    found = []
-    if empty:
-        lines = "an empty line, which counts as a record; remove it"
-        many = f"{empty} empty lines, and each counts as a record; remove them"
-        found.append(f"{path} has {lines if empty == 1 else many}")
-    if zeros:
-        found.append(
-            f"{path} has {zeros} lines with a zero byte, so it may not be plain text, and may be cut in wrong places; "
-            "save it as UTF-8"
-        )
-    if open_quotes:
-        found.append(
-            f'{path} has {open_quotes} lines with an odd number of quotes ("), so a record may go on in the next line; '
-            "write each record in one line"
-        )
-    if open_lines:
-        found.append(
-            f"{path} has {open_lines} lines that end in a backslash, or begin with a bracket that is not closed, so "
-            "a record may go on in the next line; write each record in one line"
-        )
-    if columns & whole:
-        found.append(
-            f"all lines of {path} have numbers with .0 in field {min(columns & whole) + 1}; some programs write whole "
-            "numbers so if one is missing, and then one record changes all lines; write each by itself, in a fixed form"
-        )
-    if first.strip() and not any(chr(letter) in "0123456789" for letter in first):
-        found.append(f"the first line of {path} has no digit, and counts as a record; remove it if it holds titles")
-    return found
-
-
 def _opened(path: Path) -> BufferedReader:
     """Open a plain file; a named pipe would make the reader wait."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -243,7 +163,7 @@ def _line_ends(file: BufferedReader) -> IntArray:
     return np.concatenate(found)
 
 
-def _files(top: Path) -> Iterator[str]:
+def files_below(top: Path) -> Iterator[str]:
     """Return the path of each file below a folder."""
     waiting = [str(top)]
     while waiting:

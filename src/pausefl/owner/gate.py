@@ -9,8 +9,8 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -138,35 +138,28 @@ class Gate:
             asked = digest(model)
             dimension = sum(model[name].size for name in layers.released())
             size = sum(tensor.size for tensor in model.values())  # with those that stay here
-        # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
-        # memory, disk and descriptors by an amount that depends on the data.
-        with refusing("unready", PauseError, OSError, MemoryError):
-            unchanged, total = (self._unchanged(model, layers, request.clip) for _ in range(2))
-            taken = _touched(_TAKEN_EACH * size + _TAKEN_TENSOR * len(model) + more_memory + self._record_size(model))
-            spare = _touched(_SPARE + _SPARE_EACH * dimension)
-            tried = max(1.0, mechanism.least_epsilon)
-            released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
-            place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
+        with self._opened():
+            # What was charged before needs no room: to repeat it is free, so it must not tell how much room there is.
+            if self._knows(request) and self._charge(request, dimension) is None:
+                return self._sent_before(request, asked, dimension)
+            # Prepare: what is missing shows now, before it costs any budget, and not after training, which may use up
+            # memory, disk and descriptors by an amount that depends on the data.
+            with refusing("unready", PauseError, OSError, MemoryError):
+                unchanged, total = (self._unchanged(model, layers, request.clip) for _ in range(2))
+                taken = _touched(
+                    _TAKEN_EACH * size + _TAKEN_TENSOR * len(model) + more_memory + self._record_size(model)
+                )
+                spare = _touched(_SPARE + _SPARE_EACH * dimension)
+                tried = max(1.0, mechanism.least_epsilon)
+                released(_TINY, self._unchanged(_TINY, _ONE), _ONE, mechanism, tried, noise, rows=owner.rows)
+                place = self._replies.place(owner.name, request.release, asked, Reply(model, _allowed(owner, {}), 0))
+            with ExitStack() as unused:
+                unused.enter_context(place)
+                charge = self._charge(request, dimension)
+                unused.pop_all()
         with place:
-            # Charge, and note it.
-            try:
-                with charging(self._ledger):
-                    require_name(self._ledger, owner.name)  # again: another file may have charged it since
-                    charge = self._ledger.reserve(
-                        owner.name, request.release, owner.schedule,
-                        mechanism=mechanism, noise=noise, dimension=dimension,
-                    )  # fmt: skip
-                    with refusing("failed", BaseException, releases=charge.play):
-                        note_head(self._ledger)
-            except Refused:
-                raise
-            except AlreadyReservedError as error:
-                return self._sent_before(request, asked, dimension, error)
-            except BudgetExceededError as error:
-                raise Refused("exhausted", str(error), self.releases) from error
-            except (PauseError, OSError) as error:
-                raise Refused("unready", str(error)) from error
-            _tell_charge(self._log, charge, self._ledger)
+            if charge is None:
+                return self._sent_before(request, asked, dimension)
             # Train, release, keep.
             with refusing("failed", BaseException, releases=charge.play):
                 alone = alone_epsilon(charge, mechanism)
@@ -188,6 +181,41 @@ class Gate:
                 reply = Reply(arrays, numbers, charge.play, seconds, level=level)
                 place.keep(reply)
                 return replace(reply, **ahead)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Open the ledger once until the charge, and close it before training, which may touch what is open."""
+        with ExitStack() as held:
+            with refusing("unready", PauseError, OSError):
+                held.enter_context(self._ledger.held_open())
+            yield
+
+    def _knows(self, request: TrainingRequest) -> bool:
+        with refusing("unready", PauseError, OSError):
+            return self._ledger.knows(self._owner.name, request.release)
+
+    def _charge(self, request: TrainingRequest, dimension: int) -> Charge | None:
+        """Charge a release, and note it, durably; None if it was charged before."""
+        owner = self._owner
+        try:
+            with charging(self._ledger):
+                require_name(self._ledger, owner.name)  # again: another file may have charged it since
+                charge = self._ledger.reserve(
+                    owner.name, request.release, owner.schedule,
+                    mechanism=owner.mechanism, noise=SecureNoise(), dimension=dimension,
+                )  # fmt: skip
+                with refusing("failed", BaseException, releases=charge.play):
+                    note_head(self._ledger)
+        except Refused:
+            raise
+        except AlreadyReservedError:
+            return None
+        except BudgetExceededError as error:
+            raise Refused("exhausted", str(error), self.releases) from error
+        except (PauseError, OSError) as error:
+            raise Refused("unready", str(error)) from error
+        _tell_charge(self._log, charge, self._ledger)
+        return charge
 
     def _checked(self, request: TrainingRequest, model: Mapping[str, Tensor]) -> Layers:
         """Return which tensors leave; refuse what could not be served."""
@@ -214,13 +242,14 @@ class Gate:
             return {name: tensor[np.newaxis].astype(model[name].dtype) for name, tensor in zeros.items()}
         return zeros
 
-    def _sent_before(
-        self, request: TrainingRequest, asked: str, dimension: int, error: AlreadyReservedError
-    ) -> Reply:  # fmt: skip
+    def _sent_before(self, request: TrainingRequest, asked: str, dimension: int) -> Reply:
         """Return what left for this request, under today's file, and with today's count of releases."""
         kept = self._replies.load(self._owner.name, request.release, asked)
         if kept is None:
-            raise Refused("repeated", str(error), self.releases) from error
+            why = (
+                f"release {request.release!r} was charged before, and its reply is not kept, or was to another request"
+            )
+            raise Refused("repeated", why, self.releases)
         told = kept.seconds if SECONDS in self._owner.allow else None
         numbers = _allowed(self._owner, kept.numbers)
         return replace(kept, numbers=numbers, releases=self.releases, seconds=told, **self._ahead(dimension))
@@ -293,6 +322,7 @@ def _sum_of(rows: Rows, total: _Update, model: Mapping[str, Tensor], layers: Lay
         with np.errstate(all="ignore"):
             added = contributions(model, table, layers, 1)
             total.add([added[name] for name in layers.released()])
+        del row, table, added  # the next record has as much memory as the one after a record that failed
     return total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import mmap
 import os
@@ -28,6 +27,8 @@ _PATIENCE = 30.0
 """Seconds that a client waits for another of the same owner: as long as it waits for their ledger."""
 _MORE, _LEDGER = 1 << 16, 1 << 16
 """Bytes of room beside the arrays of a reply: for its numbers, and for the charge and its note."""
+_SHARE, _FREE = 16, 1 << 31
+"""Which share of a disk must be free, and so many bytes at most.  Replies can take half of it."""
 
 
 def replies_folder(ledger: Path) -> Path:
@@ -71,10 +72,10 @@ class ReplyStore:
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder, self._keep = folder, keep
 
-    def place(self, subject: str, release: str, request: str, blank: Reply, *, give_way: bool = True) -> Place:
-        """Make room for a reply that is not known yet, as large as ``blank``; older replies may give way."""
+    def place(self, subject: str, release: str, request: str, blank: Reply) -> Place:
+        """Make room for a reply that is not known yet, as large as ``blank``; refuse it where there is too little."""
         with writing_in(self._folder):
-            return Place(self._folder, self._keep, (subject, release, request), blank, give_way)
+            return Place(self._folder, self._keep, (subject, release, request), blank)
 
     def load(self, subject: str, release: str, request: str) -> Reply | None:
         """Return the reply to this very request; None if it is not kept, damaged, or was to another request."""
@@ -90,50 +91,58 @@ class Place:
     """Room on the disk for one reply, made and opened before the reply is known.
 
     Law: ``keep`` needs no block of the disk that is not taken yet, no descriptor and no lock, so it does not fail if
-    training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.
+    training has used up what there was.  It never replaces a reply.  Without it, nothing is left behind.  Whether there
+    is room does not depend on the size of a reply, if it fits this disk at all.  Otherwise a server could ask for
+    replies of many sizes, and so find how much is left, which may depend on the data.
     """
 
-    __slots__ = ("_asked", "_folder", "_gives_way", "_held", "_old", "_room", "_temporary")
+    __slots__ = ("_asked", "_folder", "_held", "_old", "_room", "_temporary")
 
-    def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply, give_way: bool) -> None:
-        self._asked, self._folder, self._held, self._gives_way = asked, folder.absolute(), ExitStack(), give_way
+    def __init__(self, folder: Path, keep: int, asked: tuple[str, str, str], blank: Reply) -> None:
+        self._asked, self._folder, self._held = asked, folder.absolute(), ExitStack()
         self._room: mmap.mmap | None = None
         if not keep:
             return
         kept = sorted(self._folder.glob(f"{_name(asked[0])}-*.reply"))
-        # A request that was answered before needs no room, and its own reply must not give way.
-        self._gives_way &= not any(path.name.endswith(f"-{_name(asked[1])}.reply") for path in kept)
         size = sum(map(len, self._parts(blank))) + _MORE
+        self._require_room(size, keep)
         with ExitStack() as held:
             handle, path = tempfile.mkstemp(prefix=".reply-", dir=self._folder)
             self._temporary = Path(path)
             held.callback(self._temporary.unlink, missing_ok=True)
             with os.fdopen(handle, "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                self._take_room(file.fileno(), size + _LEDGER, kept)
+                os.posix_fallocate(file.fileno(), 0, size + _LEDGER)
                 file.truncate(size)
                 # A map of it stays, with its lock, whatever becomes of the descriptors.
                 self._room = held.enter_context(mmap.mmap(file.fileno(), size))
             self._held = held.pop_all()
         self._old = kept[: max(0, len(kept) + 1 - keep)]
 
-    def _take_room(self, handle: int, size: int, kept: list[Path]) -> None:
-        """Take so many bytes of the disk; the oldest replies give way, but only if that is enough.
+    def _require_room(self, size: int, keep: int) -> None:
+        """Refuse a reply that is too large for the disk, and a disk with too little room for any reply.
 
-        Otherwise a server could fill a small disk with two large replies, and nothing would ever be answered again.
+        What this folder holds counts as room: it depends on the server alone.
         """
-        while True:
-            try:
-                os.posix_fallocate(handle, 0, size)
-                return
-            except OSError as error:
-                disk = os.statvfs(self._folder)
-                free = disk.f_bavail * disk.f_frsize + os.fstat(handle).st_blocks * 512
-                theirs = sum(path.stat().st_blocks * 512 for path in kept if path.stat().st_nlink == 1)
-                enough = free + theirs >= size
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not kept or not (self._gives_way and enough):
-                    raise
-                kept.pop(0).unlink(missing_ok=True)
+        disk = os.statvfs(self._folder)
+        least = min(disk.f_blocks * disk.f_frsize // _SHARE, _FREE)
+        most = least // 2 // (keep + 1)
+        if size > most:
+            raise ConfigError(
+                f"a reply of {_mib(size)} is too large: {keep} of them are kept, and one more is made, so on this disk "
+                f"each may have {_mib(most)}; lower keep in the section [replies], or ask for a smaller model"
+            )
+        room = disk.f_bavail * disk.f_frsize
+        for path in self._folder.iterdir():
+            with suppress(FileNotFoundError):  # another client's, which has just ended
+                taken = path.stat().st_blocks * 512
+                if path.suffix == ".reply" and taken > most + _MORE:  # of a time when larger ones were kept
+                    path.unlink()
+                room += taken
+        if room < least:
+            raise ConfigError(
+                f"the disk of {self._folder} has {_mib(room)} for replies, but must have {_mib(least)}; free some"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -187,6 +196,10 @@ def _kept_reply(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Reply:
 
 def _end_of(folder: Path, subject: str) -> Path:
     return folder / f"{_name(subject)}.retired"
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
 
 
 def _name(text: str) -> str:

@@ -13,6 +13,7 @@ from pausefl.owner.kept_replies import replies_folder, send_no_more, writing_in
 from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import (
     NotedHead,
+    node_lock,
     note_path,
     notes_elsewhere,
     noting,
@@ -27,6 +28,7 @@ from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.charge import Charge
 from pausefl.privacy.ledger.file_faults import only_a_backup
+from pausefl.system.lock import only_writer
 from pausefl.system.mounts import is_mount_point
 from pausefl.system.private_file import require_private, require_private_folder
 
@@ -155,14 +157,16 @@ def note_head(ledger: SqliteLedger) -> None:
 def retire_for_ever(ledger: SqliteLedger, subject: str) -> Charge:
     """Spend all that the subject has left, and note it, so that no copy from before is ever charged again.
 
-    A training that goes on meanwhile sends nothing.
+    Refused while a node runs: a finished reply may wait in it for as long as the server likes.  A training that goes on
+    without a node, in Flower's own SuperNode, sends nothing.
     """
     if ledger.simulation:
         return ledger.retire(subject)
     if ledger.is_backup:
         raise only_a_backup(ledger.path)
     replies_folder(ledger.path).mkdir(mode=0o700, exist_ok=True)
-    with noting(ledger.path, ledger.id):
+    running = only_writer(node_lock(ledger.path), ledger.path, "stop the node first", doing="used")
+    with running, noting(ledger.path, ledger.id):
         for noted in filter(None, (read_note(ledger.path), read_witness(ledger.id))):
             noted.check(ledger)
         try:

@@ -12,6 +12,7 @@ from pausefl.owner.made_ledgers import remember
 from pausefl.owner.noted_heads import (
     DamagedNoteError,
     NotedHead,
+    node_lock,
     notes_after,
     notes_elsewhere,
     noting,
@@ -24,6 +25,7 @@ from pausefl.owner.noted_heads import (
 from pausefl.owner.owner_init import owner_beside
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
+from pausefl.system.lock import only_writer
 from pausefl.system.state_file import sync_folder
 
 _SPENT = "if you cannot do that, its budget counts as spent, so never take part with this data again"
@@ -60,7 +62,8 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
     require_second_note_folder(path)
     _check(path, source, releases)
     folder.mkdir(mode=0o700, exist_ok=True)
-    with noting(path, source.id):
+    running = only_writer(node_lock(path), path, "stop the node first", doing="used")
+    with running, noting(path, source.id):
         damaged = _check(path, source, releases)  # again: a client may have charged meanwhile
         if backup is not None:
             _replace(path, source, damaged)

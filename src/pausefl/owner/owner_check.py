@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pausefl.errors import BudgetExceededError, ConfigError, PauseError
-from pausefl.owner.data_records import count_records, doubtful_records
+from pausefl.owner.data_records import count_records
+from pausefl.owner.doubtful_records import doubtful_records
 from pausefl.owner.kept_replies import ReplyStore, replies_folder
 from pausefl.owner.ledger_identity import open_ledger
 from pausefl.owner.noted_heads import noting, witness_path
@@ -71,8 +72,11 @@ class Check:
     warnings: tuple[str, ...]
 
 
-def check_owner(path: Path, dimension: int | None = None) -> Check:
-    """Read the file and open the ledger as a client would, or refuse with what the client would log."""
+def check_owner(path: Path, dimension: int | None = None, *, look: bool = True) -> Check:
+    """Read the file and open the ledger as a client would, or refuse with what the client would log.
+
+    ``look`` says whether to look at the records themselves; without it they are only counted.
+    """
     owner = read_owner(path)
     count = None if owner.records is None or owner.simulation else count_records(owner.records)
     charges = () if owner.simulation else _charges(owner)
@@ -97,7 +101,8 @@ def check_owner(path: Path, dimension: int | None = None) -> Check:
         left=max(0.0, budget - spent) if retired is None else 0.0, retired=retired,
         next=tuple(one.epsilon for one in ahead), dimension=size,
         whole_budget=whole, noise_to_signal=math.sqrt(level.noise / level.signal) if level else None,
-        fixed=_fixed(owner, bool(charges)), warnings=tuple(_warnings(owner, size, count, begun=bool(charges))),
+        fixed=_fixed(owner, bool(charges)),
+        warnings=tuple(_warnings(owner, size, count, begun=bool(charges), look=look)),
     )  # fmt: skip
 
 
@@ -126,7 +131,7 @@ def _odds(owner: Owner) -> str | None:
 
 def _at_most(budget: Epsilon) -> str:
     wrong = 1.0 / (1.0 + math.exp(min(budget, 700.0)))  # an attacker's chance to be wrong
-    return f"{100.0 * (1.0 - wrong):.0f} % at most" if wrong > 0.01 else "near certainty"
+    return f"about {100.0 * (1.0 - wrong):.0f} % at most" if wrong > 0.01 else "near certainty"
 
 
 def _charges(owner: Owner) -> Sequence[Charge]:
@@ -136,7 +141,7 @@ def _charges(owner: Owner) -> Sequence[Charge]:
     with noting(ledger.path, ledger.id):
         folder = replies_folder(ledger.path)
     try:
-        with ReplyStore(folder, max(1, owner.keep)).place(owner.name, "check", "", Reply({}, {}, 0), give_way=False):
+        with ReplyStore(folder, owner.keep).place(owner.name, "check", "", Reply({}, {}, 0)):
             ledger.require_writable()
     except PauseError:
         raise
@@ -168,7 +173,9 @@ def _fixed(owner: Owner, begun: bool) -> str:
     return f"{what} for ever" if begun else f"{what}, from the first release on; after that, no file can change them"
 
 
-def _warnings(owner: Owner, dimension: int | None, count: int | None, *, begun: bool) -> list[str]:
+def _warnings(
+    owner: Owner, dimension: int | None, count: int | None, *, begun: bool, look: bool
+) -> list[str]:  # fmt: skip
     budget, guarantee, found = owner.schedule.budget, owner.mechanism.guarantee, []
     in_rho = owner.mechanism.composition == "zcdp"
     if owner.simulation:
@@ -209,7 +216,8 @@ def _warnings(owner: Owner, dimension: int | None, count: int | None, *, begun: 
             "the app cuts the data into records by itself, so the promise holds only if it keeps them apart, which "
             "the gate cannot check; let pausefl cut the data: set path in the section [records]"
         )
-    found += [] if owner.records is None or owner.simulation else doubtful_records(owner.records)
+    if look and owner.records is not None and not owner.simulation:
+        found += doubtful_records(owner.records)
     if owner.clipped_by == "app":
         found.append(
             "clipped_by is 'app', so the promise holds only if the app clips every record's contribution, which the "

@@ -23,7 +23,7 @@ from pausefl.owner.owner_file import Owner, owner_of, read_owner
 from pausefl.owner.second_note_place import require_second_note_folder
 from pausefl.privacy import SqliteLedger
 from pausefl.privacy.ledger.price import release_price
-from pausefl.system.private_file import make_private_folder, require_private_folder
+from pausefl.system.private_file import make_private_folder, require_private_folder, write_private
 from pausefl.system.state_file import sync_folder
 from pausefl.system.toml_sections import toml_text
 
@@ -114,7 +114,7 @@ def init_owner(
         with _alone_in(folder):
             ledger = _ledger(folder)
             remember(ledger, name, records_from and records_from.expanduser())
-            _write_last(folder / FILE, terms(id=ledger.id))
+            write_private(folder / FILE, terms(id=ledger.id))
         sync_folder(folder.absolute().parent)
     except PauseError:
         raise
@@ -139,7 +139,7 @@ def init_simulation(
         raise ConfigError(f"{path} exists, and pausefl does not overwrite it; pass another folder")
     try:
         make_private_folder(folder)
-        _write_last(path, text)
+        write_private(path, text)
     except OSError as error:
         raise ConfigError(
             f"{folder} cannot be written ({error.strerror}); pass a folder that you may write to"
@@ -215,18 +215,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _write_last(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a call that was stopped
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
 
 
 def _terms(

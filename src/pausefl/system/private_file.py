@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from pausefl.errors import NotPrivateError
+from pausefl.system.state_file import sync_folder, write_whole
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -37,6 +38,12 @@ def make_private_folder(folder: Path) -> None:
     for one in reversed([above for above in folder.parents if not above.exists()]):
         one.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for its owner alone, whole or not at all; its name is durable when this returns."""
+    write_whole(path, text, 0o600)
+    sync_folder(path.parent)
 
 
 def require_private_place(path: Path, what: str) -> None:

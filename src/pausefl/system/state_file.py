@@ -118,19 +118,22 @@ def arrays_under(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[st
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a text file whole or not at all."""
-    write_whole_bytes(path, text.encode())
+    write_whole_bytes(path, text.encode(), mode)
 
 
-def write_whole_bytes(path: Path, content: bytes) -> None:
+def write_whole_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with new_file(temporary, 0o666) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with new_file(temporary, mode) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # of a disk that was full
 
 
 def new_file(path: Path, mode: int) -> BufferedWriter:

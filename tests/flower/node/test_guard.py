@@ -8,10 +8,12 @@ import os
 import select
 import socket
 import subprocess
+import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +26,7 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.run import Run
 
 from pausefl.flower.node import executor
+from pausefl.flower.node import guard as guard_module
 from pausefl.flower.node.box import MOST_STATE, Box, pack, unpack
 from pausefl.flower.node.bundle import load_bundle, sha256
 from pausefl.flower.node.guard import Guard
@@ -519,6 +522,30 @@ def test_a_task_keeps_no_word_of_the_server_about_its_run(node: Any, monkeypatch
     assert (message, context) == given[:2] and kept == Run.create_empty(7) and fab == Fab("", b"bundle", {})
 
 
+def test_a_task_does_not_wait_for_ever_for_its_message(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server hung the node by ending runs that had sent the same model."""
+    ended, waits = Event(), [True, False]
+
+    def pull(client: object) -> Any:
+        if waits.pop(0):
+            assert ended.wait(60.0)
+        return None, None, Run.create_empty(7), Fab("", b"", {})
+
+    for name in ("install_from_fab", "get_project_dir", "get_load_client_app_fn"):
+        monkeypatch.setattr(executor._task, name, None)
+    monkeypatch.setattr(executor._task, "pull_task_input", pull)
+    monkeypatch.setattr(executor, "_MOST_WAITING", 0.05)
+    monkeypatch.setattr(os, "_exit", lambda code: ended.set())
+    executor.install_guard(node.guard, TaskType.CLIENT_APP, 0.0)
+    executor._task.pull_task_input(None)
+    assert ended.is_set()
+    monkeypatch.setattr(executor, "_MOST_WAITING", 3600.0)
+    ended.clear()
+    executor._task.pull_task_input(None)
+    assert not ended.is_set()
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
+
+
 def test_a_hostile_app_gets_nothing_out(node: Any, kit: ModuleType, victim: int) -> None:
     """The app tries everything it can think of, and writes down what worked."""
     reply, found, heard = tried(node, kit, victim, "")
@@ -563,6 +590,23 @@ def test_a_guard_survives_the_way_to_another_process(node: Any) -> None:
     guard = node.limited(time_limit=5.0, memory=1 << 30, data=(node.folder.parent,), hidden=(Path("/srv/x"),)).guard
     guard = replace(guard, answer_after=20.0)
     assert Guard.of(guard.text()) == guard
+
+
+def test_how_large_a_model_may_be_follows_from_public_numbers_alone(
+    node: Any, kit: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that finds how much memory is left would learn how large the data is: 16 right of 16."""
+    bundle = node.app().content
+    monkeypatch.setattr(guard_module, "memory_there", lambda: 4 * (210 * 400 + 2 * 5000) - 4)
+    assert node.guard.answer(bundle, kit.request(), node.context).has_error()
+    assert node.charges == 0
+    monkeypatch.setattr(guard_module, "memory_there", lambda: 4 * (210 * 400 + 2 * 5000))
+    monkeypatch.setattr(guard_module, "supernode_memory", lambda *, rooms: (300 << 20) + 8390)
+    assert node.guard.answer(bundle, kit.request(), node.context).has_error()
+    assert node.charges == 0
+    monkeypatch.setattr(guard_module, "supernode_memory", lambda *, rooms: (300 << 20) + 8400)
+    assert not node.guard.answer(bundle, kit.request(), node.context).has_error()
+    assert node.charges == 1
 
 
 def test_memory_for_what_an_app_keeps_is_held_before_the_charge(

@@ -352,6 +352,20 @@ def test_a_long_record_takes_no_more_of_the_machines_memory_than_a_short_one() -
     assert full - lent == pytest.approx(80, abs=4) and full - empty == pytest.approx(128, abs=4)
 
 
+def test_no_long_record_stays_in_memory_after_its_room(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    resident: list[int] = []
+    row = record_rooms.from_bytes
+
+    def measured(*words: Any) -> Any:
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20)
+        return row(*words)
+
+    monkeypatch.setattr(record_rooms, "from_bytes", measured)
+    long = b"1" * (50 << 20)
+    rooms.rows(app_of("return added(message, 1.0)"), [b"1", b"1", long, b"1", long, b"1"])
+    assert len(resident) == 6 and np.ptp(resident[1:]) < 8, resident
+
+
 def test_each_record_borrows_memory_by_its_own_size(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     lent: list[int] = []
     take = record_rooms._RecordMemory.lent
@@ -369,6 +383,16 @@ def test_code_below_a_folder_of_a_room_is_there(rooms: Rooms, monkeypatch: pytes
         assert rooms.rows(app_of(body), [b"1", b"2"]).tolist() == [7.0, 7.0]
         body = f"import pathlib\npathlib.Path({folder!r}, 'left').touch()\nreturn added(message, 1.0)"
         assert rooms.rows(app_of(body), [b"1"] * 4).tolist() == [0.0] * 4, "it is read-only"
+        record_rooms.check_rooms(Box())
+
+
+def test_what_others_left_in_a_folder_of_a_room_is_found(tmp_path: Path) -> None:
+    assert list(boxed_rooms._left_in(tmp_path)) == []
+    (tmp_path / "code" / "deep").mkdir(parents=True)
+    assert list(boxed_rooms._left_in(tmp_path)) == [tmp_path / "code" / "deep"]
+    (tmp_path / "code" / "deep" / "left").touch()
+    (tmp_path / "link").symlink_to("/")
+    assert set(boxed_rooms._left_in(tmp_path)) == {tmp_path / "code" / "deep" / "left", tmp_path / "link"}
 
 
 def test_without_a_limit_of_the_owner_a_room_has_a_part_of_the_memory(
@@ -418,6 +442,25 @@ def test_the_ways_would_be_found_without_rooms(rooms: Rooms) -> None:
         assert rooms.rows(ways_app(ways), records, closed=False).tolist() == [1.0, 1.0, 2.0, 1.0, 1.0, 1.0]
     finally:
         Path(place).unlink(missing_ok=True)
+
+
+def test_without_a_box_temporary_files_of_a_record_are_gone_before_the_next(rooms: Rooms, tmp_path: Path) -> None:
+    """Else they would fill the disk, and the records after a long one would fail."""
+    found = tmp_path / "found"
+    body = f"""
+import tempfile
+with open({str(found)!r}, "a") as log:
+    for place in (os.getcwd(), tempfile.mkdtemp(), os.path.expanduser("~")):
+        open(os.path.join(place, "work"), "wb").write(data)
+        print(place, file=log)
+    print(*os.listdir(os.path.dirname(os.getcwd())), file=log)
+return added(message, 1.0)"""
+    assert rooms.rows(app_of(body), [b"1", b"2", b"3"], closed=False).tolist() == [1.0] * 3
+    lines = found.read_text().splitlines()
+    places = [Path(line) for number, line in enumerate(lines) if number % 4 < 3]
+    assert len(set(places)) == 7, "each has two folders of its own"
+    assert not any(place.exists() for place in places)
+    assert all(len(line.split()) == 2 for line in lines[3::4]), "of this record alone"
 
 
 def test_each_record_has_the_same_time_whatever_the_others_take(rooms: Rooms) -> None:

@@ -6,11 +6,12 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from pausefl.errors import PauseError
+from pausefl.errors import ConfigError, PauseError
 from pausefl.flower.node import shared_limits as module
 from pausefl.flower.node.box import Box
 from pausefl.flower.node.enter_box import MOST_PROCESSES
@@ -90,6 +91,48 @@ def test_a_supernode_has_half_of_the_memory(tmp_path: Path, group: str) -> None:
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     most = whole // 2 if group == "max" else 300 << 20
     assert told.stdout.split() == [str(most), "taken" if group == "max" else "refused"], told
+
+
+@pytest.mark.parametrize(("score", "fine"), [(-997, True), (0, True), (300, True), (301, False), (950, False)])
+def test_a_node_that_would_be_ended_before_an_app_is_refused(tmp_path: Path, score: int, fine: bool) -> None:
+    """The SuperNode was ended because of one record, which the server saw: 2 of 2."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/oom_score_adj").write_text(f"{score}\n")
+    with (
+        nullcontext() if fine else pytest.raises(PauseError, match=rf"is {score}, but must be at most 300.*OOMScoreAdj")
+    ):
+        check_shared_limits(Box(), tmp_path)
+    check_shared_limits(Box(closed=False), tmp_path)
+
+
+def test_where_there_are_rooms_a_supernode_leaves_memory_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that unpacked files drove the service to its limit, and all records counted as zeros: 8 of 8 right."""
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda what, most: limits.append(most))
+    for whole, refused in ((16 << 30, False), (15 << 28, False), ((15 << 28) - 1, True)):
+        monkeypatch.setattr(module, "memory_there", lambda *_, whole=whole: whole)
+        module.limit_own_memory(rooms=True)
+        room, gate, files = whole // 4, whole // 4, 512 << 20
+        assert limits[-1][0] + room + gate + files + (1 << 30) <= whole
+        with pytest.raises(ConfigError, match="must have 3840 MiB") if refused else nullcontext():
+            module.check_memory_for_rooms()
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "name"),
+    [("0::/a/b", "a", "memory.max"), ("4:cpu,memory:/a/b\n0::/", "memory/a", "memory.limit_in_bytes")],
+)
+def test_the_memory_of_a_service_is_that_of_its_control_groups(
+    tmp_path: Path, table: str, place: str, name: str
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(f"{table}\n")
+    (tmp_path / "groups" / place / "b").mkdir(parents=True)
+    whole = module.memory_there(tmp_path, tmp_path / "groups")
+    (tmp_path / "groups" / place / "b" / name).write_text(f"{2**63 - 4096}\n")
+    assert module.memory_there(tmp_path, tmp_path / "groups") == whole
+    (tmp_path / "groups" / place / name).write_text(f"{600 << 20}\n")
+    assert module.memory_there(tmp_path, tmp_path / "groups") == 600 << 20
 
 
 def test_tasks_are_counted() -> None:

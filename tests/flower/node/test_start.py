@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,6 +22,7 @@ from unittest.mock import MagicMock
 import httpx
 import pytest
 
+from pausefl.cli import main
 from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
 from pausefl.flower.node import flower_parts, start, supernode
 from pausefl.flower.node.bundle import load_bundle
@@ -28,6 +30,7 @@ from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.executor import environment
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.supernode import check_options
+from pausefl.owner import owner_check
 from pausefl.owner.noted_heads import node_lock, witness_path
 from pausefl.owner.owner_file import read_owner
 from pausefl.owner.owner_init import init_owner
@@ -169,6 +172,90 @@ def test_the_supernode_follows_no_redirect_and_unpacks_nothing(monkeypatch: pyte
                 client.get(f"{where}/gzip")
         server.shutdown()
     assert asked == [("", "identity"), ("identity", "identity"), ("gzip", "identity")]
+
+
+SENDS = """
+import sys
+from pausefl.flower.node import supernode
+supernode.take_plain_answers_only()
+client = supernode._client(sys.argv[1])._client
+client.post(sys.argv[1], content=b"x" * 400_000)
+"""
+
+
+@pytest.mark.parametrize("proxy", [False, True])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_server_does_not_take_does_not_leave_after_the_node_has_ended(guarded: bool, proxy: bool) -> None:
+    """The kernel went on to send whole updates, up to 248 seconds after the node had ended: 5 of 5."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        code = SENDS if guarded else SENDS.replace("supernode.take_plain_answers_only()", "")
+        here = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        words = [sys.executable, "-c", code, "http://hub.example/" if proxy else here]
+        with subprocess.Popen(words, env=os.environ | ({"http_proxy": here} if proxy else {})) as sender:
+            taken, _ = server.accept()
+            with taken:
+                before = -1
+                while before != (waiting := len(taken.recv(1 << 20, socket.MSG_PEEK))) or not waiting:
+                    before = waiting
+                    time.sleep(0.2)
+                sender.kill()
+                sender.wait()
+                got = 0
+                try:
+                    while more := taken.recv(1 << 16):
+                        got += len(more)
+                except ConnectionResetError:
+                    pass
+    assert (got <= waiting) is guarded
+
+
+@pytest.mark.parametrize("ends", [None, RuntimeError("a redirect")])
+def test_a_supernode_is_guarded_and_ends_when_it_asks_for_no_more_messages(
+    node: Any, monkeypatch: pytest.MonkeyPatch, ends: Exception | None
+) -> None:
+    """Its other threads would keep the process alive, and the node silent."""
+    done: list[Any] = []
+    steps = ("disable_process_dumping", "clean_log", "limit_own_memory", "read_reviewed_only", "hide_durations",
+             "take_plain_answers_only")  # fmt: skip
+    for step in steps:
+        monkeypatch.setattr(supernode, step, lambda *words, step=step, **more: done.append((step, *words, more)))
+
+    def flower() -> None:
+        done.append(sys.argv[1:])
+        if ends is not None:
+            raise ends
+
+    monkeypatch.setattr(supernode._supernode, "flower_supernode", flower)
+    monkeypatch.setattr(os, "_exit", lambda code: done.append(code))
+    monkeypatch.setattr(sys, "argv", [])
+    supernode.run_supernode("99", "apps.toml", str(node.guard.owner), *INSECURE)
+    assert {one[0] for one in done[:-2]} == {*steps}
+    assert ("limit_own_memory", {"rooms": False}) in done
+    assert done[-2][: len(INSECURE)] == [*INSECURE] and done[-1] == 1
+
+
+def test_a_node_does_not_look_at_the_records_when_it_starts(
+    tmp_path: Path, node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a long line takes, of time and of memory, would show."""
+
+    def look(path: Path) -> list[str]:
+        raise AssertionError
+
+    (tmp_path / "data.csv").write_text("1\n2\n")
+    owner = init_owner(tmp_path / "own", "other", records_from=tmp_path / "data.csv")
+    monkeypatch.setattr(owner_check, "doubtful_records", look)
+    place, begun, freed = owner.ledger.with_name("owner.toml"), [], []
+    monkeypatch.setattr(start, "start", lambda *words: begun.append(words))
+    monkeypatch.setattr("pausefl.system.freed_memory.give_back_freed_memory", lambda: freed.append(1))
+    with pytest.raises(SystemExit) as ended:
+        main(["node", "start", "--owner", str(place), "--", *INSECURE])
+    assert (ended.value.code or 0, len(begun), len(freed)) == (0, 1, 1)
+    with pytest.raises(AssertionError):
+        owner_check.check_owner(place)
 
 
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +459,9 @@ def test_another_ledger_of_this_user_is_named_at_the_start(
     assert "has another ledger" in told and read_owner(tmp_path / "trial" / "owner.toml").ledger_id in told
 
 
-def test_values_that_go_to_the_app_with_each_record_are_named(node: Any, tmp_path: Path) -> None:
+def test_values_that_go_to_the_app_with_each_record_are_named(
+    node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A mean of all records, say: then each row depends on all of them."""
     options = (*INSECURE, "--node-config", "mean=7.5 scale=2.0")
     assert start.start_warnings(node.guard, options) == start.start_warnings(node.guard), "the app cuts the data itself"
@@ -382,6 +471,12 @@ def test_values_that_go_to_the_app_with_each_record_are_named(node: Any, tmp_pat
     before = start.start_warnings(guard, INSECURE)
     [told] = set(start.start_warnings(guard, options)) - set(before)
     assert told.startswith("--node-config hands mean, scale to the app with each record")
+    monkeypatch.setattr(start, "start", lambda *words: None)
+    monkeypatch.setattr(start, "check", lambda guard, options: guard)
+    for given, said in ((options, True), (INSECURE, False)):
+        with pytest.raises(SystemExit):
+            main(["node", "start", "--owner", str(guard.owner), "--", *given])
+        assert (f"WARNING: {told}" in capsys.readouterr().err) is said
 
 
 def test_a_single_processor_is_named_where_answers_have_a_fixed_time(
@@ -395,19 +490,15 @@ def test_a_single_processor_is_named_where_answers_have_a_fixed_time(
         assert start.start_warnings(guard) == []
 
 
-def test_rehearsals_beside_data_in_memory_are_named_at_the_start(
-    node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_in_memory_is_named_at_the_start(node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     guard = node.limited(data=(tmp_path / "data",), time_limit=10.0).guard
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(start, "forgetful_file_system", lambda path: "tmpfs: memory")
-    assert start.start_warnings(guard) == []
-    guard.owner.write_text(guard.owner.read_text().replace("[replies]", "[replies]\nrehearse = true"))
-    (told,) = start.start_warnings(guard)
-    assert "is in memory (tmpfs)" in told and "--answer-after" in told
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert start.start_warnings(replace(guard, answer_after=30.0)) == []
+    for one in (guard, replace(guard, answer_after=30.0)):
+        (told,) = start.start_warnings(one)
+        assert f"{tmp_path / 'data'} is in memory (tmpfs)" in told
     monkeypatch.setattr(start, "forgetful_file_system", lambda path: "overlay: a layer")
     assert start.start_warnings(guard) == []
 

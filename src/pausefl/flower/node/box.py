@@ -11,9 +11,10 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -51,7 +52,8 @@ class Box:
 
     Law: the command has no network and no rights, sees no process but its own, can write into empty folders only, and
     reads system folders, Python's folders and ``data``.  When ``run`` returns or raises, all its processes are gone.
-    With ``closed=False`` none of that holds: it is a plain process with a clean environment.
+    With ``closed=False`` none of that holds: it is a plain process with a clean environment, and a folder for its
+    temporary files that is gone in the end.
 
     ``hidden`` files and folders must not lie in a folder that can be read.  ``data`` is apart from all that is shown
     without it: a box without data shows none.  ``time_limit`` is in seconds, ``memory`` in bytes per process.  ``user``
@@ -133,20 +135,21 @@ class Box:
 
         ``out`` and ``words`` are where its output and its errors go; ``passed`` are open files that it gets.
         """
-        with os.fdopen(os.memfd_create("request"), "w+b") as given:
-            given.write(request)
-            given.seek(0)
-            process = subprocess.Popen(  # noqa: S603 - a list of words of our own
-                self._command(command), stdin=given, stdout=out, stderr=words, env=self._environment(), cwd="/",
-                start_new_session=True, pass_fds=passed,
-            )  # fmt: skip
-        try:
-            yield process
-        finally:
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
-            _end(process, gently=self.closed)
+        with nullcontext("") if self.closed else tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            with os.fdopen(os.memfd_create("request"), "w+b") as given:
+                given.write(request)
+                given.seek(0)
+                process = subprocess.Popen(  # noqa: S603 - a list of words of our own
+                    self._command(command), stdin=given, stdout=out, stderr=words, env=self._environment(scratch),
+                    cwd="/", start_new_session=True, pass_fds=passed,
+                )  # fmt: skip
+            try:
+                yield process
+            finally:
+                for pipe in (process.stdout, process.stderr):
+                    if pipe is not None:
+                        pipe.close()
+                _end(process, gently=self.closed)
 
     def _listen(
         self, process: subprocess.Popen[bytes], pipes: Sequence[IO[bytes]], limit: int, log: Callable[[str], None],
@@ -207,7 +210,7 @@ class Box:
         # What lies in a folder that is shown comes with it, links too.
         return {path: real for path, real in found.items() if not any(str(up) in found for up in Path(path).parents)}
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, scratch: str) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         fixed = {
             "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/tmp", "USER": "app", "LOGNAME": "app",  # noqa: S108
@@ -216,7 +219,7 @@ class Box:
         }  # fmt: skip
         # A process with several threads cannot be forked safely, and none is needed for a single record.
         alone = {name: "1" for name in _ENVIRONMENT if self.rooms and name.endswith("_NUM_THREADS")}
-        return kept | fixed | alone
+        return kept | fixed | alone | ({"TMPDIR": scratch, "HOME": scratch} if scratch else {})
 
     def _account(self) -> tuple[int, int] | None:
         if self.user is None:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
@@ -91,13 +91,23 @@ def _keep(
             # In a file system of ours: the kernel numbers their files for the room, and not for the whole machine.
             files += [os.open(out, os.O_TMPFILE | os.O_RDWR, 0o600) for _ in range(2)]
             os.ftruncate(files[1], size)
-            fine = _room(work, files, limits, own, told)
+            with nullcontext() if own is not None else _own_temporary_folder():
+                fine = _room(work, files, limits, own, told)
+            os.close(files[0])  # the memory of the record is free before anybody hears that the room has ended
             socket.send_fds(way, [DONE if fine else FAILED], files[1:])
             code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+@contextmanager
+def _own_temporary_folder() -> Iterator[None]:
+    """Where there are no rooms: a folder for the temporary files of one record, which no later one finds."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tempfile.tempdir:
+        os.environ["TMPDIR"] = tempfile.tempdir
+        yield
 
 
 def _require_alone() -> None:
@@ -217,10 +227,21 @@ def _installed_modules(bundle: Bundle) -> Iterator[str]:
 
 def _probe(record: DataRecord) -> bytes:
     """Look whether this is a room."""
-    seen = [path for folder in enter_box.WRITABLE for path in Path(folder).iterdir()]
+    seen = [path for folder in enter_box.WRITABLE for path in _left_in(Path(folder))]
     seen += [path for path in Path("/proc").iterdir() if path.name != "cpuinfo"]
     with suppress(PermissionError):
         seen += map(Path, map(str, os.pipe()))
     if os.getpid() != 1 or seen:
         return b"0"
     return ROOM if counts_time_of_day() else ROOM_WITH_CLOCK
+
+
+def _left_in(folder: Path) -> Iterator[Path]:
+    """Return what is below a folder and its own: code of the machine may be mounted below it."""
+    for path in folder.iterdir():
+        if path.lstat().st_dev != folder.stat().st_dev:
+            continue
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+            yield path
+        else:
+            yield from _left_in(path)

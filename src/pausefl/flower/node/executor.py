@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -22,9 +23,12 @@ from flwr.supercore.utils import disable_process_dumping
 from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
+from pausefl.system.freed_memory import give_back_freed_memory
 
 _executor: Any = import_module("flwr.supercore.superexec.run_superexec")
 _task: Any = import_module("flwr.supernode.runtime.run_clientapp")
+_MOST_WAITING = 3600.0
+"""Seconds for which a task waits for its message: over a slow network a large one takes long."""
 
 
 def run_executor(address: str, guard: str) -> None:
@@ -71,6 +75,7 @@ class _GuardedExecutor:
 
 def run_task(words: str, guard: str) -> None:
     """Answer the one message of a task; the token is read from stdin."""
+    give_back_freed_memory()  # what a record took must be there for the next ones
     _begin()
     task = json.loads(words)
     install_guard(Guard.of(guard), task["type"], task["launched"])
@@ -94,8 +99,13 @@ def install_guard(guard: Guard, task_type: str, launched: float) -> None:
     pull = _task.pull_task_input
 
     def pulled(client: Any) -> tuple[Message, Context, Run, Fab]:
-        # The server fills the other fields, and their memory would be lacking while the app runs.
+        # Flower waits for ever for what the server does not hand over, and there is one task at a time.
+        late = threading.Timer(_MOST_WAITING, os._exit, [1])
+        late.daemon = True
+        late.start()
         message, context, run, fab = pull(client)
+        late.cancel()
+        # The server fills the other fields, and their memory would be lacking while the app runs.
         return message, context, Run.create_empty(run.run_id), Fab(hash_str="", content=fab.content, verifications={})
 
     _task.pull_task_input = pulled

@@ -28,6 +28,7 @@ from pausefl.flower.node.kept_state import kept_state, state_in
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.record_rooms import check_time, rows_from_rooms, time_between
 from pausefl.flower.node.reviewed_apps import ReviewedApps
+from pausefl.flower.node.shared_limits import memory_there, supernode_memory
 from pausefl.flower.protocol import REHEARSAL, Refusal, arrays_in, record_of
 from pausefl.owner.data_records import DataRecords
 from pausefl.owner.gate import Gate, Numbers, Rows, Train
@@ -45,6 +46,13 @@ RowsInRooms: TypeAlias = Callable[[DataRecords, Mapping[str, Tensor], Message, C
 
 _NUMBERS_A_SECOND, _TENSORS_A_SECOND = 5e7, 5e4
 """Of rows that are clipped and added up: half of what was seen, or less."""
+
+_MEMORY_EACH, _MEMORY_TENSOR, _MEMORY_SHARE = 400, 5000, 4
+"""Bytes of memory that the gate takes for each number of a model and for each tensor, 364 and 4,600 were seen; and its
+part of the memory.  The SuperNode has half of it."""
+
+_SUPERNODE, _ON_ITS_WAY = 300 << 20, 10
+"""Bytes of memory that a SuperNode takes at rest, and how often it has a reply in memory on its way: 8 were seen."""
 
 _LAST_WORDS, _COPIES = 300, 7
 """Letters of an app's last line that an error quotes; how many copies of its state taking it over needs at most."""
@@ -79,7 +87,7 @@ class Guard:
     ) -> Message:
         """Answer one message to the app in this bundle, if there is one that could run; ``launched``: since when."""
         begun = time.monotonic() if launched is None else launched
-        subject = self._subject()
+        subject = subject_of(self.owner)
         reply, ran = self._answered(bundle, message, context, begun)
         if self.answer_after:
             context.state = RecordDict()
@@ -91,16 +99,11 @@ class Guard:
             reply = Message(reply.error if reply.has_error() else reply.content, reply_to=message)
         return reply
 
-    def _subject(self) -> tuple[Path, str] | None:
-        """Return where the replies of this data are kept, and its name; None if that cannot be told."""
-        with suppress(Exception):
-            owner = read_owner(self.owner)
-            return replies_folder(owner.ledger.resolve()), owner.name
-        return None
-
     def _may_leave(self, subject: tuple[Path, str] | None) -> bool:
         """Whether a reply that was held back may leave: nothing was moved, renamed or retired since it was made."""
-        return subject is not None and subject == self._subject() and subject[0].is_dir() and not is_retired(*subject)
+        if subject is None or subject != subject_of(self.owner):
+            return False
+        return subject[0].is_dir() and not is_retired(*subject)
 
     def _answered(self, bundle: bytes | None, message: Message, context: Context, begun: float) -> tuple[Message, bool]:
         """Return the answer, and whether the app ran for it."""
@@ -201,22 +204,33 @@ class Guard:
         return (self.answer_after - self.box.time_limit) / 3
 
     def _is_too_large(self, model: Mapping[str, Tensor]) -> bool:
-        """Whether the noise of so large a model might take longer than there is time for it; with ``answer_after``.
+        """Whether so large a model may need more memory than it gets; or, with ``answer_after``, too long for noise.
+
+        What is left of the memory may depend on the data.  So a server must not find it by larger and larger models.
 
         The server chooses the size, and the number of tensors.  At the edge a little would decide whether an answer
         leaves in time.  For the same reason nothing is measured here: what an app has just done to the machine would
         decide about the refusal.
         """
+        numbers, part = sum(tensor.size for tensor in model.values()), memory_there() // _MEMORY_SHARE
+        needed = numbers * _MEMORY_EACH + len(model) * _MEMORY_TENSOR
+        if needed > part:
+            text = "pausefl: a model of %d numbers in %d tensors needs about %d MiB of memory, but must need at most %d"
+            log(WARNING, text, numbers, len(model), needed >> 20, part >> 20)
+            return True
+        owner = read_owner(self.owner)
+        size, limit = size_of(model), (supernode_memory(rooms=owner.records is not None) - _SUPERNODE) // _ON_ITS_WAY
+        if size > limit:
+            log(WARNING, "pausefl: a model of %d bytes, but the SuperNode has memory for one of %d", size, limit)
+            return True
         if self.noise is None:
             return False
-        owner = read_owner(self.owner)
         kind = owner.mechanism.name
         if kind != self.noise.mechanism:
             text = "pausefl: the owner's file now says %s, but the node was started with %s; start the node again"
             log(ERROR, text, kind, self.noise.mechanism)
             return True
         seconds, most = self.noise.seconds(model), self._third / 2
-        numbers = sum(tensor.size for tensor in model.values())
         row = numbers / _NUMBERS_A_SECOND + len(model) / _TENSORS_A_SECOND if owner.rows else 0.0
         adding, between = owner.examples * row, time_between(self.box.time_limit, paced=True) / 2
         if owner.records is None:  # all rows are clipped and added up in the time of the noise
@@ -296,7 +310,7 @@ class _HeldUpdate(PrivateUpdate):
 
     def _pass(self, gate: Gate, request: TrainingRequest, model: Mapping[str, Tensor], train: Train) -> Reply:
         if self._is_too_large(model):  # here, and not before: this is the very model that the app gets
-            raise Refused("bad-request", "a release of this model takes longer than there is time for it")
+            raise Refused("bad-request", "this model is too large for this machine, or for the time that there is")
 
         def begun() -> tuple[Mapping[str, Tensor] | Rows, Numbers]:
             self._begins()
@@ -309,6 +323,14 @@ class _HeldUpdate(PrivateUpdate):
     ) -> Rows:  # fmt: skip
         context.state = RecordDict()  # an app that keeps nothing cannot carry one record to another
         return self._rows_in_rooms(records, model, msg, context)
+
+
+def subject_of(owner: Path) -> tuple[Path, str] | None:
+    """Return where the replies of an owner's data are kept, and its name; None if that cannot be told."""
+    with suppress(Exception):
+        found = read_owner(owner)
+        return replies_folder(found.ledger.resolve()), found.name
+    return None
 
 
 def _is_alike(value: Any, known: Any) -> bool:

@@ -77,15 +77,14 @@ def rows_from_rooms(
             if paced:
                 time.sleep(max(0.0, end - left + place * slot - time.monotonic()))
             with held.lent(records.size(number)):
-                record = records.read(number)
-                # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
                 patience = max(seconds + _PATIENCE, end - time.monotonic())
-                row = _row(channel, record or DataRecord(b""), size_of(model), seconds, lines.take, patience)
-            if row is None or record is None:
+                row = _row_of(records, number, channel, size_of(model), seconds, lines.take, patience)
+            if row is None:
                 failed += 1
                 yield None
             else:
                 yield from_bytes(model, row)
+                del row
     tell_trained(failed, len(order))
 
 
@@ -194,6 +193,17 @@ def _rooms(
             hear(os.pread(said, _MOST_WORDS, 0) + b"\n")
 
 
+def _row_of(
+    records: DataRecords, number: int, channel: socket.socket, size: int, seconds: float,
+    hear: Callable[[bytes], None], patience: float,
+) -> bytes | None:  # fmt: skip
+    """Return the bytes that the app made of a record, which is gone from this process when this returns."""
+    record = records.read(number)
+    # Also for a record that cannot be read: otherwise the number of rooms would show it to the next ones.
+    row = _row(channel, record or DataRecord(b""), size, seconds, hear, patience)
+    return None if record is None else row
+
+
 def _row(
     channel: socket.socket, record: DataRecord, size: int, seconds: float, hear: Callable[[bytes], None],
     patience: float,
@@ -209,7 +219,10 @@ def _row(
             _written(given, DataRecord(b""))  # it has a room all the same, as if it could not be read
         os.lseek(given, 0, os.SEEK_SET)
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(given, fcntl.F_ADD_SEALS, seals)
+        try:
+            fcntl.fcntl(given, fcntl.F_ADD_SEALS, seals)
+        except OSError:  # the kernel is moving its pages: this must fail this record only
+            written = False
         socket.send_fds(channel, [struct.pack("!d", seconds)], [given])
     told, files = _told(channel, patience)
     try:

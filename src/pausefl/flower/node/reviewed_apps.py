@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pydantic import Field
 from pausefl.errors import ConfigError
 from pausefl.flower.node.bundle import Bundle
 from pausefl.system.lock import only_writer
-from pausefl.system.private_file import require_private
+from pausefl.system.private_file import require_private, write_private
 from pausefl.system.toml_sections import Section, read_toml, toml_text, validated
 
 FILE = "reviewed-apps.toml"
@@ -97,19 +96,9 @@ class ReviewedApps:
         return only_writer(real.with_name(f"{real.name}.lock"), self._path, "end that process", wait=_PATIENCE)
 
     def _write(self, apps: list[ReviewedApp]) -> None:
-        # Whole or not at all, and never for a moment readable by others.
         text = "# Apps that may run on this node; written by 'pausefl node review'.\n"
         text += toml_text({"app": [app.model_dump() for app in apps]})
-        real = self._path.resolve()
-        fresh = real.with_name(f".{real.name}.{os.getpid()}")
-        try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(real)
-        finally:
-            fresh.unlink(missing_ok=True)
+        write_private(self._path.resolve(), text)
 
 
 def _what(path: str, old: Mapping[str, str], new: Mapping[str, str]) -> str:

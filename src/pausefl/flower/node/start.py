@@ -21,7 +21,7 @@ from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard, leaves
 from pausefl.flower.node.noise_time import NoiseTime
 from pausefl.flower.node.record_rooms import check_rooms, check_time
-from pausefl.flower.node.shared_limits import check_shared_limits
+from pausefl.flower.node.shared_limits import check_memory_for_rooms, check_shared_limits
 from pausefl.flower.node.supernode import check_options, node_settings
 from pausefl.owner.made_ledgers import other_ledgers_warning
 from pausefl.owner.noted_heads import ledger_files, node_lock
@@ -64,7 +64,8 @@ def check(guard: Guard, options: Sequence[str]) -> Guard:
     """Check everything that can be checked before anything runs; return the guard with all that must be hidden."""
     check_flower()
     secret = check_options(options)
-    if check_owner(guard.owner).simulation:
+    # The records are counted, and not looked at: that would take time and memory by their length.
+    if check_owner(guard.owner, look=False).simulation:
         raise ConfigError(f"{guard.owner} is for simulations; create a file for a deployment with 'pausefl owner init'")
     owner = read_owner(guard.owner)
     own = [path.resolve() for path in (guard.owner, guard.reviewed, *ledger_files(owner))]
@@ -101,12 +102,12 @@ def start_warnings(guard: Guard, options: Sequence[str] = ()) -> list[str]:
             "on this machine apps can see the time of day, so the row of a record with a word such as 'now', which "
             "readers of dates know, tells how long other records took; pass --answer-after"
         )
-    for folder in guard.box.data if owner.rehearse and not guard.answer_after else ():
-        kind = (forgetful_file_system(folder) or "").partition(":")[0]
+    for place in guard.box.data if owner.records is None else (owner.records,):
+        kind = (forgetful_file_system(place) or "").partition(":")[0]
         if kind in ("tmpfs", "ramfs"):
             found.append(
-                f"{folder} is in memory ({kind}), so the time of a rehearsal, which is not charged, tells how much "
-                "memory is left and how large the data is; move the data to a disk, or pass --answer-after"
+                f"{place} is in memory ({kind}), so the server can tell how large the data is by models that need "
+                "nearly all memory that is left; move the data to a disk"
             )
     return found
 
@@ -118,6 +119,7 @@ def _check_records(box: Box, examples: int, *, paced: bool) -> None:
             f"--data is {box.data[0]}, but your file names the data in records.path, and pausefl hands it to the app; "
             "leave --data out"
         )
+    check_memory_for_rooms()
     try:
         check_time(box.time_limit, examples, paced=paced)
         if box.closed:
@@ -174,7 +176,7 @@ def _run(guard: Guard, options: Sequence[str], say: Callable[[str], None]) -> No
     secret, port, ended = secrets.token_bytes(32), _free_port(), -math.inf
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        running["SuperNode"] = begin(secret, "supernode", str(port), str(guard.reviewed), *options)
+        running["SuperNode"] = begin(secret, "supernode", str(port), str(guard.reviewed), str(guard.owner), *options)
         _wait_for(port, running["SuperNode"])
         running["executor"] = begin(secret, "executor", f"127.0.0.1:{port}", guard.text())
         say("the SuperNode and the guarded executor are running; Ctrl-C ends both")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
-from logging import WARNING
+from logging import ERROR, WARNING
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import httpx
 from flwr.common.config import parse_config_args
 from flwr.supercore import log
@@ -21,6 +25,7 @@ from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.node.shared_limits import limit_own_memory
+from pausefl.owner.owner_file import read_owner
 
 _supernode: Any = import_module("flwr.supernode.cli.flower_supernode")
 _messages: Any = import_module("flwr.supernode.start_client_internal")
@@ -63,18 +68,23 @@ def _parsed(options: Sequence[str]) -> Namespace:
     return parsed
 
 
-def run_supernode(port: str, reviewed: str, *options: str) -> None:
+def run_supernode(port: str, reviewed: str, owner: str, *options: str) -> None:
     """Be the SuperNode, until the parent ends; the executor's secret is read from stdin."""
     disable_process_dumping(strict=False)
     clean_log()
-    limit_own_memory()
+    limit_own_memory(rooms=read_owner(Path(owner)).records is not None)
     read_reviewed_only(Path(reviewed))
     hide_durations()
     take_plain_answers_only()
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.
     sys.argv = ["flower-supernode", *options, *own, "--host", "127.0.0.1", "--port", port]
-    _supernode.flower_supernode()
+    try:
+        _supernode.flower_supernode()
+    except Exception as error:
+        log(ERROR, "pausefl: the SuperNode failed", exc_info=error)
+    # Its other threads would go on, without asking for messages any more.
+    os._exit(1)
 
 
 def hide_durations() -> None:
@@ -91,7 +101,9 @@ def hide_durations() -> None:
 def take_plain_answers_only() -> None:
     """Follow no redirect to other services of this machine or its network; and unpack nothing that a server packed.
 
-    A few packed bytes can keep a processor busy for long, and how fast that goes tells what else the machine does.
+    Nothing is sent any more once the process has ended, or a connection was closed: otherwise the kernel would go on to
+    send what the server did not take before.  A few packed bytes can keep a processor busy for long, and how fast that
+    goes tells what else the machine does.
     """
     make = _client.__init__
 
@@ -100,8 +112,19 @@ def take_plain_answers_only() -> None:
         client._client.follow_redirects = False
         client._client.headers["accept-encoding"] = "identity"
         client._client.event_hooks = {"response": [_require_plain]}
+        for transport in filter(None, (client._client._transport, *client._client._mounts.values())):
+            transport._pool._network_backend = _DropsWhatWaits()
 
     _client.__init__ = made
+
+
+class _DropsWhatWaits(httpcore.SyncBackend):
+    """Makes connections of which the kernel drops what was not sent when they end."""
+
+    def connect_tcp(self, *words: Any, **named: Any) -> httpcore.NetworkStream:
+        stream = super().connect_tcp(*words, **named)
+        stream.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return stream
 
 
 def _require_plain(answer: httpx.Response) -> None:

@@ -210,6 +210,9 @@ class SqliteLedger:
     @contextmanager
     def held_open(self) -> Iterator[None]:
         """Let all calls of this thread share one connection; another thread or a fork still has its own."""
+        if self._held is not None and self._held[0] == _whoever_calls():  # already
+            yield
+            return
         with connected(self.path, self._timeout) as connection:
             self._held = _whoever_calls(), connection
             try:
@@ -284,6 +287,12 @@ class SqliteLedger:
         with self._connected() as connection:
             found = connection.execute(f"{SELECT} WHERE subject = ? ORDER BY play", (subject,)).fetchall()
         return tuple(charge_of(row) for row in found)
+
+    def knows(self, subject: str, release: str) -> bool:
+        """Say whether a release of this name was charged to the subject."""
+        check_names(subject=subject, release=release)
+        with self._connected() as connection:
+            return connection.execute(_NAMED, (subject, release)).fetchone() is not None
 
     def subjects(self) -> tuple[str, ...]:
         """Return all subjects, in order of their first charge."""
