@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from pathlib import Path
@@ -20,7 +21,7 @@ def read(path: Path) -> list[DataRecord | None]:
         return list(records)
 
 
-LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"").rstrip(b"\r"))
+LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"").rstrip(b"\r").removeprefix(codecs.BOM_UTF8))
 
 
 @given(
@@ -39,6 +40,25 @@ def test_every_line_is_a_record(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_records, "_CHUNK", chunk)
         assert [record.data for record in read(path) if record] == lines
+
+
+def test_a_mark_before_the_first_line_is_in_no_record(tmp_path: Path) -> None:
+    """It would change the line of another person if the first one was taken out."""
+    path = tmp_path / "records"
+    path.write_bytes(codecs.BOM_UTF8 + b"a,1\nb,2\n")
+    whole = read(path)
+    path.write_bytes(codecs.BOM_UTF8 + b"b,2\n")
+    assert (whole, read(path)) == ([DataRecord(b"a,1"), DataRecord(b"b,2")], [DataRecord(b"b,2")])
+
+
+def test_a_file_of_a_folder_that_became_a_link_is_no_record(tmp_path: Path) -> None:
+    """It would be another record for a second time."""
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    with DataRecords(tmp_path) as records:
+        (tmp_path / "b").unlink()
+        (tmp_path / "b").symlink_to("a")
+        assert list(records) == [DataRecord(b"a", "a"), None]
 
 
 def test_every_file_of_a_folder_is_a_record_at_any_depth(tmp_path: Path) -> None:

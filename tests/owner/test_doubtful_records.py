@@ -19,7 +19,7 @@ def test_lines_that_may_be_no_records_of_their_own_are_named(tmp_path: Path) -> 
     assert "has 2 empty lines" in empty and "has 2 lines with an odd number of quotes" in quotes
     assert "has no digit, and counts as a record; remove it if it holds titles" in titles
     (tmp_path / "wide").write_text("1,Ċ\n2,b\n", encoding="utf-16")
-    assert "lines with a zero byte, so it may not be plain text" in doubtful_records(tmp_path / "wide")[0]
+    assert "lines with a control character, so it may not be plain text" in doubtful_records(tmp_path / "wide")[0]
     for text in (b'{"age": 7,\n"visits": 2}\n', b"[1,\n2]\n", b"1,two\\\nlines\n"):
         (tmp_path / "open").write_bytes(text)
         assert "1 lines that end in a backslash, or begin with a bracket" in doubtful_records(tmp_path / "open")[0]

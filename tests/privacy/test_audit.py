@@ -25,7 +25,7 @@ MECHANISMS = [
     Gaussian(l2=1.0, delta=1e-5, account="zcdp"),
     Gaussian(l2=1.0, delta=1e-5, unit="record"),
 ]
-HARD = MECHANISMS[2], MECHANISMS[4]
+HARD = MECHANISMS[2], MECHANISMS[4], MECHANISMS[6]
 """Those of whose leak few runs show little."""
 EPSILONS = [0.5, 1.5, 4.0]
 RARE = 1e-8
@@ -65,8 +65,9 @@ def test_shipped_mechanisms_pass_with_secure_noise(mechanism):
 def test_the_audit_comes_close_to_the_truth(mechanism, runs, epsilon):
     """An audit that never accuses is worthless: it must find most of what a correct mechanism does leak.
 
-    PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.  It and the Gaussian that
-    is paid by its sum need more runs: with 4,000 they show 0.40 and 0.56 of their epsilon, and the others 0.71 to 0.95.
+    PrivUnit with a noisy norm reaches its epsilon only where both of its parts err together.  It, the Gaussian that is
+    paid by its sum, and the one for records, of which most pairs are tried, need more runs: with 4,000 they show 0.40,
+    0.56 and 0.57 of their epsilon, and the others 0.71 to 0.95.
     """
     found = audit(mechanism, epsilon, simulated(2), runs=runs if epsilon < 4.0 else 10_000)
     share = 0.5 if mechanism == MECHANISMS[4] else 0.6

@@ -72,6 +72,25 @@ class LastLayerNotClipped(FirstLayerNotClipped):
     forgotten = -1
 
 
+class NormForgetsLast(ByHand):
+    """The factor is used everywhere, but the norm from which it follows misses a tensor."""
+
+    __slots__ = ()
+    forgotten = -1
+
+    def summed(self, parts, count):
+        seen = [part for part in parts if part is not parts[self.forgotten]]
+        norms = np.linalg.norm(np.hstack(seen), axis=1, keepdims=True)
+        return (np.hstack(parts) / np.maximum(1.0, norms)).sum(axis=0)
+
+
+class NormForgetsMiddle(NormForgetsLast):
+    """The same of one of the others."""
+
+    __slots__ = ()
+    forgotten = 2
+
+
 class NormPerLayer(ByHand):
     """Each layer is clipped on its own, so that the record as a whole is longer."""
 
@@ -107,7 +126,15 @@ class SameNoise(SimulatedNoise):
         SimulatedNoise(np.random.default_rng(9)).gaussian(vector, sensitivity, multiplier, coordinates=coordinates)
 
 
-GROSS = [ClippedSum, OneFactorForAll, FirstLayerNotClipped, LastLayerNotClipped, NoiseOfTheMean]
+GROSS = [
+    ClippedSum,
+    OneFactorForAll,
+    FirstLayerNotClipped,
+    LastLayerNotClipped,
+    NormForgetsLast,
+    NormForgetsMiddle,
+    NoiseOfTheMean,
+]
 SUBTLE = [NormPerLayer, OneRadius]
 
 

@@ -36,7 +36,7 @@ At = Annotated[Path, typer.Argument(help="The ledger's file.")]
 @commands.command()
 def show(
     path: At,
-    delta: Annotated[float, typer.Option(help="The delta of the tight bound, between 0 and 1.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="The delta of the tight bound, from 1e-10 to 1.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
     """Print for each subject what it has leaked, what is left, and how many releases it can still make.
@@ -261,6 +261,7 @@ def _lines(one: Statement) -> list[str]:
     if one.whole_update is not None:
         whole = f"{one.whole_update:.6g} at delta {one.whole_delta:g}"
     ends = f"{one.releases_left} (ended by: {one.ended_by})" if one.releases_left is not None else "no end"
+    settled = ", if the number of releases was settled beforehand" if one.method == "pld" else ""
     until = "unknown" if one.releases_until_99_percent is None else f"{one.releases_until_99_percent}"
     lines = [
         f"{one.subject}: {one.releases} releases, schedule {one.schedule}",
@@ -268,7 +269,7 @@ def _lines(one: Statement) -> list[str]:
         f"  protected: {one.protects}",
         f"  delta spent {one.spent_delta:g} of {one.delta_limit:g}",
         f"  tight bound: {tight}",
-        f"  best bound: {one.bound:.6g} at delta {one.bound_delta:g}, by {one.method}",
+        f"  best bound: {one.bound:.6g} at delta {one.bound_delta:g}, by {one.method}{settled}",
         f"  for the whole update: {whole}",
         f"  releases until exhaustion: {ends}; {until} until 99 % is gone",
     ]

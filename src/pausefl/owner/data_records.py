@@ -5,6 +5,7 @@ An app that gets one record at a time cannot mix two of them, whatever it does.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import secrets
@@ -41,8 +42,9 @@ class DataRecord:
 class DataRecords:
     r"""All records of a file or a folder, read one at a time; close it after use.
 
-    In a file every line is a record, whatever is in it, also a line with titles or an empty one.  In a folder every
-    file at any depth is one.
+    In a file every line is a record, whatever is in it, also a line with titles or an empty one.  A byte order mark at
+    its beginning is left out: programs write it before the first line of a file, whoever's line that is.  In a folder
+    every file at any depth is a record.
 
     Law: a record depends on its own bytes alone, and never on another record.  Whatever cannot be read is None, and
     stays in its place, and so is every line of a file that has changed since it was opened.
@@ -121,7 +123,7 @@ class DataRecords:
             if size > MOST_BYTES or self._file is None:
                 return None
             self._file.seek(int(self._ends[number]) - size)
-            data = self._file.read(size).removesuffix(b"\r")
+            data = self._file.read(size).removeprefix(codecs.BOM_UTF8).removesuffix(b"\r")
             # Written over in its place, the file has its lines elsewhere, and one would be cut into two records.
             return DataRecord(data) if _version(self._file) == self._version else None
         except (OSError, MemoryError):
@@ -137,9 +139,9 @@ def count_records(path: Path) -> int:
     return count
 
 
-def _opened(path: Path) -> BufferedReader:
+def _opened(path: Path, more: int = 0) -> BufferedReader:
     """Open a plain file; a named pipe would make the reader wait."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | more)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
@@ -181,6 +183,6 @@ def files_below(top: Path) -> Iterator[str]:
 
 
 def _file_record(top: Path, name: str) -> DataRecord | None:
-    with _opened(top / name) as file:
+    with _opened(top / name, os.O_NOFOLLOW) as file:  # a link that has come since would lead to another record
         data = file.read(MOST_BYTES + 1)
     return DataRecord(data, name) if len(data) <= MOST_BYTES else None

@@ -20,13 +20,17 @@ _LOOKED_AT, _CELLS, _LONGEST = 100_000, 2_000_000, 1 << 20
 """Lines that are looked at; cells of theirs; and bytes of a line whose cells are looked at."""
 _FEW = 20
 """Numbers from which on a column can be seen to be computed from all of its values."""
-_NUMBER, _WHOLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE), re.compile(r"-?\d+[.,]0")
+_NUMBER, _WHOLE = (
+    re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE),
+    re.compile(r"-?\d+[.,]0"),
+)
 """A number, and how programs write whole numbers if one of them is missing."""
 _SCALES = (1000, 15, 31, 63, 100, 127, 255, 256, 1023, 1024, 4095, 4096, 65535, 65536)
 """Fixed numbers by which pictures and shares are divided."""
 _NAMED, _NAME = 3, 60
 """Columns that are named, and letters of a name: one long name must not be written again for each of many cells."""
 _OPEN = {b"{": b"}", b"[": b"]"}
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _STRAY = re.compile(r"/[.#]|(~|\.bak|\.swp|\.tmp|\.orig|\.old|\.form|/Thumbs\.db|/desktop\.ini)$", re.IGNORECASE)
 """Paths of files that editors, shares and systems leave behind."""
 
@@ -62,11 +66,11 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _doubtful_lines(path: Path) -> list[str]:
-    empty, open_quotes, open_lines, zeros, first = 0, 0, 0, 0, b""
+    empty, open_quotes, open_lines, control, first = 0, 0, 0, 0, b""
     for number, line in enumerate(_lines(path)):
         first = first if number else line
         empty += not line.strip()
-        zeros += b"\0" in line
+        control += _CONTROL.search(line) is not None
         open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
         open_lines += line.endswith(b"\\") or _OPEN.get(line.strip()[:1], b"") not in line.strip()[-1:]
     found = []
@@ -74,10 +78,10 @@ def _doubtful_lines(path: Path) -> list[str]:
         lines = "an empty line, which counts as a record; remove it"
         many = f"{empty} empty lines, and each counts as a record; remove them"
         found.append(f"{path} has {lines if empty == 1 else many}")
-    if zeros:
+    if control:
         found.append(
-            f"{path} has {zeros} lines with a zero byte, so it may not be plain text, and may be cut in wrong places; "
-            "save it as UTF-8"
+            f"{path} has {control} lines with a control character, so it may not be plain text, and may be cut in "
+            "wrong places; save it as UTF-8"
         )
     if open_quotes:
         found.append(
@@ -119,7 +123,9 @@ def _doubtful_columns(path: Path) -> list[str]:
             "the file with 'pausefl owner records'"
         )
     for test, seen, todo in _TESTS:
-        if odd := [name for name, found_in in columns.items() if len(found_in) >= _FEW and test(np.array(found_in))]:
+        with np.errstate(all="ignore"):  # of numbers that are too large for a mean
+            odd = [name for name, found_in in columns.items() if len(found_in) >= _FEW and test(np.array(found_in))]
+        if odd:
             found.append(f"in {path}, {_named(odd)}: {seen}; {todo}")
     return found
 

@@ -61,15 +61,23 @@ def restore_ledger(path: Path, backup: Path | None = None, releases: int | None 
         )
     require_second_note_folder(path)
     _check(path, source, releases)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    running = only_writer(node_lock(path), path, "stop the node first", doing="used")
-    with running, noting(path, source.id):
-        damaged = _check(path, source, releases)  # again: a client may have charged meanwhile
-        if backup is not None:
-            _replace(path, source, damaged)
-        restored = SqliteLedger(path)
-        require_one_place(path)
-        write_notes(restored)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        running = only_writer(node_lock(path), path, "stop the node first", doing="used")
+        with running, noting(path, source.id):
+            damaged = _check(path, source, releases)  # again: a client may have charged meanwhile
+            if backup is not None:
+                _replace(path, source, damaged)
+            restored = SqliteLedger(path)
+            require_one_place(path)
+            write_notes(restored)
+    except PauseError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be restored: {error.strerror or error}; free space on its disk and on that of the second "
+            "note, or let them be written, and run this again"
+        ) from error
     beside = owner_beside(restored)
     for name in restored.checked_releases() or (() if beside is None else (beside.name,)):
         remember(restored, name, None if beside is None else beside.records)
@@ -112,6 +120,8 @@ def _check(path: Path, source: SqliteLedger, releases: int | None) -> bool:
             if releases > count
             else "your number is too small, so look through all logs again, also older ones"
         )
+        if releases == count - 1:
+            more += f"; if none is missing, the node was ended before it could write its last line, so pass {count}"
         raise ConfigError(f"releases is {releases}, but {source.path} has {count}; {more}")
     return source.path != path and path.exists() and _is_damaged(path, source)
 

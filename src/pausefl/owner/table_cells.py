@@ -9,6 +9,8 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
+from pausefl.errors import require
+
 Cell: TypeAlias = str | int | float | bool | None
 MISSING = frozenset({"", "NA", "N/A", "#N/A", "NaN", "nan", "<NA>", "NaT", "NULL", "null", "None"})
 """What programs write for a cell with nothing in it."""
@@ -17,7 +19,7 @@ _NOBODY = {word.lower() for word in MISSING} | {
     "#ref!", "#value!", "#name?", "#num!", "#div/0!", "#null!",
 }  # fmt: skip
 """What programs and people write where nobody is named, in any case."""
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _OTHER_NUMBER = re.compile(r"[+-]?[\d., '\u2019\u00a0\u202f]*\d(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d|-?\d+ days|)(?:(?:^|[T ])\+?(\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
@@ -72,6 +74,18 @@ def person_key(cell: str, decimal: str) -> Decimal | str:
         raise ValueError("its exponent is too large") from None
 
 
+def as_number(name: str) -> Decimal | str:
+    """Return the number that a name is, whatever sign is before its fraction; else the name.
+
+    >>> as_number("007,0") == as_number("7e0"), as_number("P-7")
+    (True, 'P-7')
+    """
+    point = name.replace(",", ".")
+    with suppress(InvalidOperation):
+        return Decimal(point) if _NUMBER.fullmatch(point) else name
+    return name
+
+
 class MissingWords:
     """The words that stand for an empty cell: numbers and days among them in every form, others as they are written.
 
@@ -85,6 +99,9 @@ class MissingWords:
     def __init__(self, words: Iterable[str], decimal: str) -> None:
         self._decimal, self._words = decimal, frozenset(word.strip() for word in words)
         self._values = {found for word in self._words if (found := self._typed(word)) is not None}
+        for word in self._words:  # as a word it would not be found in the other forms of this number
+            odd = self._typed(word) is None and isinstance(as_number(word), Decimal)
+            require(not odd, "missing", word, f"a number with {decimal!r}", "write it like the numbers of the table")
 
     @property
     def values(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +16,10 @@ from typing import Any
 
 from pausefl.errors import ConfigError, require
 from pausefl.owner.data_records import MOST_BYTES
-from pausefl.owner.table_cells import Cell, MissingWords, cell_value, names_nobody, person_key
+from pausefl.owner.table_cells import Cell, MissingWords, as_number, cell_value, names_nobody, person_key
 from pausefl.system.printable_text import printable
 from pausefl.system.private_file import write_private
 
-_WHOLE = re.compile(r"^(\d+)[.,]0+$", re.ASCII)
-"""A whole number with a fraction of zeros, as some programs write it."""
 _SHOWN = 60
 """Letters of a cell that an error shows."""
 _DELIMITERS = {"tab": "\t", r"\t": "\t"}
@@ -108,16 +106,17 @@ def _check_paths(table: Path, out: Path, form: dict[str, Any], *, replace: bool)
         raise ConfigError(f"the folder {out.absolute().parent} does not exist; make it, or pass another --out")
     if out.is_dir():
         raise ConfigError(f"{out} is a folder; pass the path of a file as --out")
-    if not os.path.lexists(out):
+    before, new = _form_file(out), not os.path.lexists(out)
+    if new and not os.path.lexists(before):
         return
-    if not replace:
+    if not new and not replace:
         raise ConfigError(f"{out} exists; pass --replace to write over it, or another --out")
-    before = _form_file(out)
     try:
         known = json.loads(before.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise ConfigError(
-            f"{out} was not written by this command, or {before} is lost; it is not written over; pass another --out"
+            f"{before if new else out} was not written by this command, or {before} is lost; it is not written over; "
+            "pass another --out"
         ) from None
     for name, value in form.items():
         if not isinstance(known, dict) or known.get(name) != value:
@@ -204,7 +203,8 @@ def _titles(row: Sequence[str], table: Path, needed: Sequence[str]) -> list[str]
             raise ConfigError(f"the table {table} has {titles.count(name)} columns {name!r}; give each its own title")
         if name not in titles:
             between = [sign for sign in (";", "\t", "|", ",") if len(titles) == 1 and sign in titles[0]]
-            todo = f"pass --delimiter {between[0]!r}" if between else "check how it is written"
+            shown = ["tab" if sign == "\t" else shlex.quote(sign) for sign in between]
+            todo = f"pass --delimiter {shown[0]}" if shown else "check how it is written"
             raise ConfigError(
                 f"the table {table} has no column {name!r}; {todo}; its titles are "
                 + ", ".join(repr(printable(title)) for title in titles)[:300]
@@ -232,9 +232,9 @@ def _by_person(
             # Never --text for a cell: whoever passes it because of one person changes the lines of all others.
             todo = "correct it at its source"
             if name == person:
-                todo = f"write the table anew from its source; if all names are codes, pass --text {name!r}"
-            elif cell.isascii() and cell.isprintable() and len(cell) <= _SHOWN:
-                todo += f", or pass --missing {cell!r} if it stands for an empty cell"
+                todo = f"write the table anew from its source; if all names are codes, pass --text {shlex.quote(name)}"
+            elif cell.isascii() and cell.isprintable() and len(cell) <= _SHOWN and isinstance(as_number(cell), str):
+                todo += f", or pass --missing {shlex.quote(cell)} if it stands for an empty cell"
             raise ConfigError(
                 f"the table {table}, line {line}, has {cell[:_SHOWN]!a} in {name!r}; {error}; {todo}"
             ) from None
@@ -244,9 +244,9 @@ def _by_person(
 
 def _refuse_two_forms(persons: Iterable[Decimal | str], table: Path, person: str) -> None:
     """Refuse names that are one number in two forms: else it would depend on the options whether they are one."""
-    seen: dict[str, str] = {}
+    seen: dict[Decimal | str, str] = {}
     for name in map(str, persons):
-        if (other := seen.setdefault(_WHOLE.sub(r"\1", name), name)) != name:
+        if (other := seen.setdefault(as_number(name), name)) != name:
             raise ConfigError(
                 f"the table {table} has {other!a} and {name!a} in {person!r}, which may be one person in two forms; "
                 "write each name in one way"

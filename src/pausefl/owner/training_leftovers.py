@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+import numpy as np
+
 Result = TypeVar("Result")
 
 _LIMITS = (
@@ -32,12 +34,13 @@ def run_and_undo(train: Callable[[], Result]) -> Result:
     idle = [timer for timer in _TIMERS if signal.getitimer(timer)[0] == 0.0]
     limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    floats = _float_settings()
+    floats, numpy_floats = _float_settings(), np.geterr()
 
     def undo() -> None:
         if os.getpid() != process:
             os._exit(1)
         _set_floats(floats)
+        np.seterr(**numpy_floats)
         faulthandler.cancel_dump_traceback_later()
         for timer in idle:
             signal.setitimer(timer, 0.0)

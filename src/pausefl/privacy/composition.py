@@ -24,6 +24,8 @@ Kind: TypeAlias = Literal["laplace", "gaussian", "pure"]
 
 _POINTS = 2**16
 _TAIL = 1e-15
+_LEAST_DELTA = 1e-10
+"""Below it, the rounding of long convolutions was seen to make the bound too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def compose(events: Sequence[Event], *, delta: float = 1e-6) -> Leakage:
     >>> round(both.sum_epsilon, 3), round(both.tight_epsilon, 2), both.method
     (34.587, 28.52, 'pld')
     """
-    require(0.0 < delta < 1.0, "delta", delta, "between 0 and 1", "1e-6 is common")
+    require(_LEAST_DELTA <= delta < 1.0, "delta", delta, f"from {_LEAST_DELTA:g} to 1", "1e-6 is common")
     total = math.fsum(event.epsilon for event in events)
     slack = math.fsum(event.delta for event in events)
     tight = _tight(events, delta, total) if events else 0.0

@@ -21,10 +21,13 @@ from unittest.mock import MagicMock
 
 import httpx
 import pytest
+from flwr.common.serde import message_from_proto
+from flwr.proto.message_pb2 import Message as MessageBytes
+from flwr.proto.message_pb2 import Metadata as MetadataBytes
 
 from pausefl.cli import main
 from pausefl.errors import ConfigError, LedgerError, PauseError, WorkerError
-from pausefl.flower.node import flower_parts, start, supernode
+from pausefl.flower.node import even_waits, executor, flower_parts, start, supernode
 from pausefl.flower.node.bundle import load_bundle
 from pausefl.flower.node.clean_log import clean_log
 from pausefl.flower.node.executor import environment
@@ -174,6 +177,42 @@ def test_the_supernode_follows_no_redirect_and_unpacks_nothing(monkeypatch: pyte
     assert asked == [("", "identity"), ("identity", "identity"), ("gzip", "identity")]
 
 
+@pytest.mark.parametrize("reply_to, number, taken", [("", "7", True), ("x", "7", False), ("", "8", False)])
+def test_a_message_that_no_server_app_sends_is_left_alone(
+    reply_to: str, number: str, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply went back at once, past the guard: 9,269 times in one training.  The other kept the node silent."""
+    monkeypatch.setattr(supernode._messages, "_pull_and_store_message", lambda *, receive, run: (receive(), run))
+    supernode.take_requests_only()
+    sent = (SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=reply_to, message_id=number)),
+            SimpleNamespace(object_id="7"))  # fmt: skip
+    pull = supernode._messages._pull_and_store_message
+    assert pull(receive=lambda: sent, run=1) == (sent if taken else None, 1)
+    assert pull(receive=lambda: None, run=1) == (None, 1)
+
+
+def test_a_message_that_flower_cannot_read_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode._messages, "_pull_and_store_message", lambda *, receive: receive())
+    supernode.take_requests_only()
+    proto = MessageBytes(metadata=MetadataBytes(run_id=1, message_id="7", message_type="\u202ezz\n"))
+    with pytest.raises(ValueError, match="message"):
+        message_from_proto(proto)
+    assert supernode._messages._pull_and_store_message(receive=lambda: message_from_proto(proto)) is None
+
+
+def test_a_loop_asks_at_times_that_do_not_depend_on_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question took 5 ms more while an app kept a processor busy, and the next ones came so much later."""
+    now, asked = 100.25, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", asked.append)
+    for module in (supernode._messages, executor._executor):
+        monkeypatch.setattr(module, "time", module.time)  # put back afterwards
+        even_waits.wait_evenly(module)
+        for seconds in (0.5, 3.0, 0.0):
+            module.time.sleep(seconds)
+    assert asked == [0.25, 1.75, 0.0] * 2
+
+
 SENDS = """
 import sys
 from pausefl.flower.node import supernode
@@ -219,7 +258,7 @@ def test_a_supernode_is_guarded_and_ends_when_it_asks_for_no_more_messages(
     """Its other threads would keep the process alive, and the node silent."""
     done: list[Any] = []
     steps = ("disable_process_dumping", "clean_log", "limit_own_memory", "read_reviewed_only", "hide_durations",
-             "take_plain_answers_only")  # fmt: skip
+             "take_plain_answers_only", "take_requests_only", "wait_evenly")  # fmt: skip
     for step in steps:
         monkeypatch.setattr(supernode, step, lambda *words, step=step, **more: done.append((step, *words, more)))
 

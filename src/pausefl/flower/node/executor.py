@@ -21,6 +21,7 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 from flwr.supercore.utils import disable_process_dumping
 
 from pausefl.flower.node.clean_log import clean_log
+from pausefl.flower.node.even_waits import wait_evenly
 from pausefl.flower.node.flower_parts import check_flower
 from pausefl.flower.node.guard import Guard
 from pausefl.system.freed_memory import give_back_freed_memory
@@ -36,6 +37,7 @@ def run_executor(address: str, guard: str) -> None:
     _begin()
     executor = _GuardedExecutor(guard)
     _executor.get_executor = lambda *_, **__: executor
+    wait_evenly(_executor)
     _executor.run_superexec(
         runtime_api_address=address, insecure=True, superexec_auth_secret=sys.stdin.buffer.read(),
         runtime_dependency_install=False,

@@ -25,6 +25,10 @@ _PARTS = {
     "parent_pid health_server_address runtime_dependency_install executor_type executor_config",
     ("flwr.supernode.start_client_internal", "get_fused_config_from_fab"): "fab_file run",
     (
+        "flwr.supernode.start_client_internal",
+        "_pull_and_store_message",
+    ): "state object_store node_config receive get_run get_fab pull_object confirm_message_received trusted_entities",
+    (
         "flwr.supernode.nodestate.in_memory_nodestate",
         "InMemoryNodeState.get_message_processing_duration",
     ): "self message_id",

@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from logging import ERROR, WARNING
 from pathlib import Path
@@ -23,6 +23,7 @@ from pausefl.errors import ConfigError
 from pausefl.flower.client import NODE_KEY
 from pausefl.flower.node.bundle import sha256
 from pausefl.flower.node.clean_log import clean_log
+from pausefl.flower.node.even_waits import wait_evenly
 from pausefl.flower.node.reviewed_apps import ReviewedApps
 from pausefl.flower.node.shared_limits import limit_own_memory
 from pausefl.owner.owner_file import read_owner
@@ -76,6 +77,8 @@ def run_supernode(port: str, reviewed: str, owner: str, *options: str) -> None:
     read_reviewed_only(Path(reviewed))
     hide_durations()
     take_plain_answers_only()
+    take_requests_only()
+    wait_evenly(_messages)
     own = ["--isolation", "process", "--superexec-auth-secret-file", "/dev/stdin"]
     # The last ones count.
     sys.argv = ["flower-supernode", *options, *own, "--host", "127.0.0.1", "--port", port]
@@ -116,6 +119,36 @@ def take_plain_answers_only() -> None:
             transport._pool._network_backend = _DropsWhatWaits()
 
     _client.__init__ = made
+
+
+def take_requests_only() -> None:
+    """Leave messages alone that no ServerApp sends: odd ones ended the SuperNode, or kept it waiting for ever.
+
+    And it sends a message that says it is a reply back at once, past the guard, so that the task of the next one finds
+    it free while an app runs.
+    """
+    pull = _messages._pull_and_store_message
+
+    def pulled(*, receive: Callable[[], Any], **named: Any) -> Any:
+        return pull(receive=lambda: _request_from(receive), **named)
+
+    _messages._pull_and_store_message = pulled
+
+
+def _request_from(receive: Callable[[], Any]) -> Any:
+    """Return a message and the names of its parts; None if there is none, or if it is no request."""
+    try:
+        received = receive()
+    except (ValueError, TypeError, LookupError) as error:
+        log(WARNING, "pausefl: a message cannot be read, so it is left alone", exc_info=error)
+        return None
+    if received is None:
+        return None
+    message, parts = received
+    if message.metadata.reply_to_message_id or message.metadata.message_id != parts.object_id:
+        log(WARNING, "pausefl: a message is a reply, or has another number than its content, so it is left alone")
+        return None
+    return received
 
 
 class _DropsWhatWaits(httpcore.SyncBackend):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pausefl.privacy.mechanisms.base import Guarantee
-from pausefl.types import FloatArray
+from pausefl.types import FloatArray, IntArray
 
 SIZES = {4: 1, 64: 1, 257: 16}
 """How many numbers the updates have, and in how many tensors they come; 1 is a flat array."""
@@ -56,6 +56,11 @@ class InputPair:
     def cost(self) -> int:
         """How many numbers a trial releases."""
         return self.size * (self.before + 1)
+
+
+def tensor_ends(size: int) -> IntArray:
+    """Return after how many numbers each tensor of a record's contribution ends."""
+    return np.linspace(1, size, PARTS[size], dtype=int)
 
 
 def bounded(update: FloatArray, guarantee: Guarantee, count: int = 1) -> FloatArray:
@@ -140,8 +145,13 @@ def _one_record(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generat
     def scaled(direction: FloatArray, level: float) -> FloatArray:
         return _scaled(direction, level, guarantee)
 
-    dense, axis, sparse, uneven = rng.standard_normal(d), np.zeros(d), np.zeros(d), scaled(rng.standard_normal(d), 1.0)
-    axis[quiet] = 1.0
+    dense, axes, sparse, uneven = rng.standard_normal(d), np.eye(d), np.zeros(d), scaled(rng.standard_normal(d), 1.0)
+    # A norm that forgets a tensor shows only where the record is much larger in this tensor than in all others.
+    places = dict.fromkeys([quiet, *(tensor_ends(d) - 1).tolist()])
+    alone = [
+        (f"coordinate {place} and its opposite", scaled(axes[place], _BEYOND), scaled(axes[place], -_BEYOND))
+        for place in places
+    ]
     sparse[:: (d - 1) // (PARTS[d] - 1)] = 1.0  # one in every tensor
     uneven[0] = _HUGE
     nothing, alike = np.zeros((ROWS - 1, d)), np.tile(scaled(dense, _INSIDE), (ROWS - 1, 1))
@@ -156,7 +166,7 @@ def _one_record(d: int, quiet: int, guarantee: Guarantee, rng: np.random.Generat
         ("dense and its opposite among identical ones", scaled(dense, _INSIDE), scaled(dense, -_INSIDE), alike),
         ("dense and zero", scaled(dense, _BEYOND), np.zeros(d), nothing),
         ("dense and sparse", scaled(dense, _BEYOND), scaled(sparse, _BEYOND), large),
-        ("one coordinate and its opposite", scaled(axis, _BEYOND), scaled(axis, -_BEYOND), nothing),
+        *((*one, nothing) for one in alone),
     ):
         yield InputPair(f"one record, {name}", np.vstack([one, others]), np.vstack([two, others]))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from pausefl.errors import require
 from pausefl.privacy.audit.bounds import AnyMechanism, Bound, Counts, GaussianCurve
-from pausefl.privacy.audit.input_pairs import PARTS, ROWS, SIZES, InputPair, input_pairs, probe
+from pausefl.privacy.audit.input_pairs import ROWS, SIZES, InputPair, input_pairs, probe, tensor_ends
 from pausefl.privacy.audit.views import Views
 from pausefl.privacy.mechanisms.base import Guarantee, Mechanism
 from pausefl.privacy.mechanisms.noise import Noise
@@ -230,8 +230,7 @@ def _release(mechanism: Mechanism, update: FloatArray, epsilon: Epsilon, noise: 
     A table of records comes as tensors by name, of which the first is small.
     """
     if update.ndim == 2:
-        d = update.shape[1]
-        cuts = np.linspace(1, d, PARTS[d], dtype=int)[:-1]
+        cuts = tensor_ends(update.shape[1])[:-1]
         rows = {f"tensor {i}": part for i, part in enumerate(np.split(update, cuts, axis=1))}
         layers = Layers({name: part.shape[1:] for name, part in rows.items()})
         made = mechanism.release_records(rows, ROWS, epsilon, noise, layers=layers).update

@@ -39,7 +39,8 @@ class Statement:
         protects: What the unit protects, in words.
         tight: The tight bound on what was leaked.
         tight_delta: The delta of the tight bound.
-        bound: The bound that holds for what was leaked.
+        bound: The smallest bound on what was leaked.  If it is the tight one, it holds for releases whose number was
+            settled beforehand; the sum (``spent``) holds in any case.
         bound_delta: The delta of this bound.
         method: What gives ``bound``: the smaller of sum and tight bound (``pld``) at ``tight_delta``, or ``zcdp`` for
             an account that is paid in rho: what it adds up to is the promise itself.
