@@ -151,3 +151,10 @@ def test_a_wish_for_the_smallest_of_floats_is_refused(name: str) -> None:
     """Before anything is charged: after training it could count as 0."""
     with pytest.raises(InvalidValueError, match=f"{name} is 5e-324, but must be a finite number from 1e-30"):
         TrainingRequest("run", 1, **{name: 5e-324})
+
+
+def test_numpy_rounds_without_an_error_again() -> None:
+    """Where the mod calls the app for one record after the other, a later one would fail where it rounds."""
+    before = np.geterr()
+    run_and_undo(lambda: np.seterr(all="raise"))
+    assert np.geterr() == before
