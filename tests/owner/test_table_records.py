@@ -321,7 +321,9 @@ def test_a_file_that_is_called_like_a_form_is_not_written_over(tmp_path: Path) -
     assert form.read_text() == "letters to patients" and not (tmp_path / "visits").exists()
 
 
-@pytest.mark.parametrize("name", ["NA", "null", "None", ".", "-", "?", r"\N", "#REF!", "Unknown", "absent", "-9.0"])
+@pytest.mark.parametrize(
+    "name", ["NA", "null", "None", ".", "-", "?", r"\N", "#REF!", "Unknown", "absent", "-9.0", "Total", "Gesamt"]
+)
 def test_a_row_that_names_nobody_is_refused(tmp_path: Path, name: str) -> None:
     """All such rows would be one person, and a patient would be in two records."""
     (tmp_path / "table").write_text(f"who,x\n1,2\n{name},3\n")
@@ -380,8 +382,9 @@ def test_odd_files_are_refused_and_nothing_is_written_over(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="cannot be read"):
         write_records(table, out, **call)  # type: ignore[arg-type]
     for content, said in (
-        (b"who,age\n1,\xff\n", r"is not in UTF-8 \(line 2 has the byte 0xff\); save it as CSV in UTF-8"),
-        ("who,age\n1,2\n".encode("utf-16"), "is in UTF-16; save it"),
+        (b"who,age\n1,\xff\n", r"is not in UTF-8 \(see line 2\); ask in which encoding it was written, and pass it"),
+        (b"who,age\n1,\xff\n2,\xc3\xa4\n", "line 2, is not in UTF-8, but others are; correct this line at its source"),
+        ("who,age\n1,2\n".encode("utf-16"), "is in UTF-16; pass --encoding utf-16"),
         (b"PK\x03\x04\xff", "is an Excel file or another archive; save it"),
     ):
         table.write_bytes(content)
@@ -392,6 +395,57 @@ def test_odd_files_are_refused_and_nothing_is_written_over(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="exists; pass --replace"):
         write_records(table, out, **call)  # type: ignore[arg-type]
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin1", "utf-16", "UTF8"])
+def test_a_table_is_read_in_the_encoding_that_is_named(tmp_path: Path, encoding: str) -> None:
+    table, out = tmp_path / "table", tmp_path / "out"
+    table.write_bytes("who,note\n1,Öl\n2,plain\n".encode(encoding))
+    call: dict[str, Any] = {"person": "who", "columns": ["note"], "text": ["note"]}
+    write_records(table, out, encoding=encoding, **call)
+    assert [json.loads(line)[0]["note"] for line in out.read_text().splitlines()] == ["Öl", "plain"]
+    with pytest.raises(ConfigError, match=r"encoding is .*, but .* has another encoding"):
+        write_records(table, out, encoding="cp850", replace=True, **call)
+
+
+@pytest.mark.parametrize("odd", [b"\x96", b"\xd6l", b""])
+def test_one_odd_byte_never_makes_an_owner_read_all_others_in_another_way(tmp_path: Path, odd: bytes) -> None:
+    """Told to save the table as UTF-8, an owner let a program guess, and 394 of 400 lines changed."""
+    table = tmp_path / "table"
+    call: dict[str, Any] = {"person": "who", "columns": ["note"], "text": ["note"]}
+    table.write_bytes("who,note\n1,Öl\n".encode() + b"2," + odd + b"\n")
+    with pytest.raises(ConfigError, match=r"line 2, is not in cp1252, or it is in UTF-8; correct this line"):
+        write_records(table, tmp_path / "out", encoding="cp1252", **call)
+    if odd:
+        with pytest.raises(ConfigError, match=r"line 3, is not in UTF-8, but others are; .*; do not convert the table"):
+            write_records(table, tmp_path / "out", **call)
+    table.write_bytes("who,note\n1,Öl\n2,Ã¶\n".encode("cp1252"))  # which is also ö in UTF-8
+    with pytest.raises(ConfigError, match="line 3, is not in cp1252, or it is in UTF-8"):
+        write_records(table, tmp_path / "out", encoding="cp1252", **call)
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "iso2022_jp", "hz", "nonsense", "rot13", "hex"])
+def test_an_encoding_in_which_a_letter_depends_on_others_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "table").write_text("who,x\n1,1\n")
+    with pytest.raises(PauseError, match=f"encoding is '{encoding}', but must be utf-8, utf-16, or one such as cp1252"):
+        write_records(tmp_path / "table", tmp_path / "out", person="who", columns=["x"], encoding=encoding)
+
+
+def test_utf_16_without_its_mark_or_with_half_a_letter_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for content, said in (
+        ("who,x\n1,1\n".encode("utf-16-le"), "its mark at the beginning is missing"),
+        ("who,x\n1,1\n".encode("utf-16") + b"1", "is not in UTF-16"),
+    ):
+        table.write_bytes(content)
+        with pytest.raises(ConfigError, match=said):
+            write_records(table, tmp_path / "out", person="who", columns=["x"], encoding="utf-16")
+
+
+def test_two_codes_that_are_one_number_are_not_joined_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("who,x\n1E2,1\n10E1,2\n")
+    with pytest.raises(ConfigError, match="has '1E2' and '10E1' in 'who', which may be one person in two forms"):
+        write_records(tmp_path / "table", tmp_path / "out", person="who", columns=["x"])
 
 
 def called(words: list[str]) -> object:

@@ -108,7 +108,8 @@ FILES = {
     "semicolons.csv": "who;dose\na;2,5\n",
     "tabs.csv": "who\tdose\na\t2\n",
     "written-over.jsonl": '[{"dose":1}]\n',
-    "written-over.jsonl.form": '{"person": "who", "columns": ["dose"], "text": [], "missing": [], "decimal": "."}',
+    "written-over.jsonl.form": '{"person": "who", "columns": ["dose"], "text": [], "missing": [], '
+    '"decimal": ".", "encoding": "utf-8"}',
     "wombat.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
     "quokka.csv": "round,seconds,accuracy,max_leakage\n1,0.5,10,1\n2,1.0,20,2\n",
 }
@@ -575,6 +576,8 @@ OPTIONS = (
            lambda a, b: a.code == 2 and "--delimiter" in a.err and recorded(b) == [[{"dose": 2}]]),
     Option("owner records", "decimal", tuple(f"{COMMAS} --decimal {d}" for d in ".,"),
            lambda a, b: a.code == 2 and "--decimal" in a.err and recorded(b) == [[{"dose": 2.5}]]),
+    Option("owner records", "encoding", (RECORDS, f"{RECORDS} --encoding utf-16"),
+           lambda a, b: (a.code, b.code) == (0, 2) and "is not in UTF-16" in b.err),
     Option("owner records", "replace", (OVER, f"{OVER} --replace"),
            lambda a, b: (a.code, b.code) == (2, 0) and "--replace" in a.err),
     Option("owner check", "file", ("@one/owner.toml --json", "@two/owner.toml --json"),

@@ -132,7 +132,7 @@ def init(
 
 @commands.command()
 def records(
-    table: Annotated[Path, typer.Argument(help="A CSV file in UTF-8 with titles in its first line.")],
+    table: Annotated[Path, typer.Argument(help="A CSV file with titles in its first line.")],
     person: Annotated[str, typer.Option(help="The column that says whose row it is. It is left out of the records.")],
     columns: Annotated[
         list[str], typer.Option(help="The columns that a record has, with commas between them. You can repeat this.")
@@ -146,6 +146,7 @@ def records(
     ] = None,
     delimiter: Annotated[str, typer.Option(help="What is between two cells of the table: , or ; or tab.")] = ",",
     decimal: Annotated[str, typer.Option(help="What is before the digits of a fraction: . or a comma.")] = ".",
+    encoding: Annotated[str, typer.Option(help="The encoding of the whole table, for example cp1252.")] = "utf-8",
     replace: Annotated[bool, typer.Option("--replace", help="Write over a file that exists.")] = False,
 ) -> None:
     """Write one record for each person of a table, in a form that no other person can change.
@@ -157,7 +158,7 @@ def records(
 
     written = write_records(
         table, out, person=person, columns=_listed(columns), text=_listed(text or []), missing=missing or [],
-        delimiter=delimiter, decimal=decimal, replace=replace,
+        delimiter=delimiter, decimal=decimal, encoding=encoding, replace=replace,
     )  # fmt: skip
     many = "1 record" if written.records == 1 else f"{written.records} records, one in each line"
     typer.echo(f"wrote {out}: {many}. Look at some of them.")

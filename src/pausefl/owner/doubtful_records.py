@@ -30,6 +30,7 @@ _SCALES = (1000, 15, 31, 63, 100, 127, 255, 256, 1023, 1024, 4095, 4096, 65535, 
 _NAMED, _NAME = 3, 60
 """Columns that are named, and letters of a name: one long name must not be written again for each of many cells."""
 _OPEN = {b"{": b"}", b"[": b"]"}
+_ESCAPED = re.compile(rb"\\.")
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _STRAY = re.compile(r"/[.#]|(~|\.bak|\.swp|\.tmp|\.orig|\.old|\.form|/Thumbs\.db|/desktop\.ini)$", re.IGNORECASE)
 """Paths of files that editors, shares and systems leave behind."""
@@ -54,6 +55,12 @@ def _doubtful_files(top: Path) -> list[str]:
             f"{top} has {len(odd)} files such as {odd[0]!a:.100}, which programs leave behind, and each counts "
             "as a record; remove them"
         )
+    numbers = [int(stem) for name in names if (stem := Path(name).stem).isascii() and stem.isdigit() and len(stem) < 16]
+    if len(numbers) == len(names) >= _FEW and _counts(np.array(numbers, dtype=float)):
+        found.append(
+            f"the names of the files in {top} seem to number them; if so, a record tells how many others are before "
+            "it, so name each file by something of its own person"
+        )
     if twice:
         found.append(f"{top} has {twice} files that are another file under a second name; remove one of the names")
     return found
@@ -71,17 +78,17 @@ def _doubtful_lines(path: Path) -> list[str]:
         first = first if number else line
         empty += not line.strip()
         control += _CONTROL.search(line) is not None
-        open_quotes += line.replace(rb"\"", b"").count(b'"') % 2
+        open_quotes += _ESCAPED.sub(b"", line).count(b'"') % 2
         open_lines += line.endswith(b"\\") or _OPEN.get(line.strip()[:1], b"") not in line.strip()[-1:]
     found = []
     if empty:
-        lines = "an empty line, which counts as a record; remove it"
-        many = f"{empty} empty lines, and each counts as a record; remove them"
+        lines = "an empty line, which counts as a record; remove it if it belongs to nobody"
+        many = f"{empty} empty lines, and each counts as a record; remove those that belong to nobody"
         found.append(f"{path} has {lines if empty == 1 else many}")
     if control:
         found.append(
             f"{path} has {control} lines with a control character, so it may not be plain text, and may be cut in "
-            "wrong places; save it as UTF-8"
+            "wrong places; correct each such line by itself, because to convert the file may change all others"
         )
     if open_quotes:
         found.append(

@@ -32,7 +32,7 @@ _FAILING = 0.01
 """With a delta of more than this over the number of records, one record might be given away whole."""
 _FAR_FEWER = 10
 """With so many times fewer records than the owner says, the data was probably cut in wrong places."""
-_MANY = 100
+_MANY = 1000
 """Releases to reckon with under a schedule that never ends."""
 
 

@@ -16,7 +16,8 @@ MISSING = frozenset({"", "NA", "N/A", "#N/A", "NaN", "nan", "<NA>", "NaT", "NULL
 """What programs write for a cell with nothing in it."""
 _NOBODY = {word.lower() for word in MISSING} | {
     r"\n", ".", "-", "--", "?", "(null)", "[null]", "unknown", "missing",
-    "#ref!", "#value!", "#name?", "#num!", "#div/0!", "#null!",
+    "#ref!", "#value!", "#name?", "#num!", "#div/0!", "#null!", "total", "totals", "subtotal", "grand total", "sum",
+    "mean", "average", "all", "gesamt", "summe", "mittelwert", "somme", "moyenne",
 }  # fmt: skip
 """What programs and people write where nobody is named, in any case."""
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pausefl.errors import ConfigError, require
 from pausefl.owner.data_records import MOST_BYTES
 from pausefl.owner.table_cells import Cell, MissingWords, as_number, cell_value, names_nobody, person_key
+from pausefl.owner.table_encoding import encoding_of, require_encoding
 from pausefl.system.printable_text import printable
 from pausefl.system.private_file import write_private
 
@@ -35,20 +36,22 @@ class Written:
 
 def write_records(
     table: Path, out: Path, *, person: str, columns: Sequence[str], text: Sequence[str] = (),
-    missing: Sequence[str] = (), delimiter: str = ",", decimal: str = ".", replace: bool = False,
+    missing: Sequence[str] = (), delimiter: str = ",", decimal: str = ".", encoding: str = "utf-8",
+    replace: bool = False,
 ) -> Written:  # fmt: skip
     r"""Write a record for each person of a table, a line for each.
 
-    The table is a CSV file in UTF-8, with titles in its first line.  A line of the new file is a JSON list with an
-    object for each row of one ``person``, ordered by the columns.  The name of the person is left out.  An empty cell
-    is null, and so is one of the ``missing`` words.
+    The table is a CSV file with titles in its first line, in one ``encoding``.  A line of the new file is a JSON list
+    with an object for each row of one ``person``, ordered by the columns.  The name of the person is left out.  An
+    empty cell is null, and so is one of the ``missing`` words.
 
     Law: a line depends on what the rows of its own person say in the named columns, and on nothing else: not on other
     rows, not on the order of rows or columns, and not on the form in which a program writes a whole column.  So
     ``71.0`` and ``071`` become 71, and a midnight is left off its date.  A cell that is no number, no ISO date or time
     and no true or false is refused, because nothing tells which form it had.  Columns in ``text`` are copied as they
-    are: there the law holds if no program between their source and this table guessed what they hold.  The options are
-    part of the form of all lines, so they are kept beside the file, and ``replace`` takes no others.
+    are, but for blanks around them: there the law holds if no program between their source and this table guessed what
+    they hold, or in which encoding.  The options are part of the form of all lines, so they are kept beside the file,
+    and ``replace`` takes no others.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -60,21 +63,21 @@ def write_records(
     [{"day":"2026-03-01","dose":2},{"day":"2026-04-01","dose":0.5}]
     [{"day":"2026-03-01","dose":null}]
     """
-    delimiter = _DELIMITERS.get(delimiter, delimiter)
+    delimiter, encoding = _DELIMITERS.get(delimiter, delimiter), encoding_of(encoding)
     _check_form(person, columns, text, delimiter, decimal)
     empty = MissingWords(missing, decimal)
     form = {
         "person": person, "columns": [*columns], "text": sorted(text), "missing": empty.values, "decimal": decimal,
+        "encoding": encoding,
     }  # fmt: skip
     _check_paths(table, out, form, replace=replace)
     try:
-        with table.open(encoding="utf-8-sig", newline="\n") as file, _long_cells():
+        require_encoding(table, encoding)
+        with table.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="\n") as file, _long_cells():
             rows = _rows(file, table, delimiter, person, columns, empty)
             persons = _by_person(rows, table, person, frozenset(text), empty, decimal)
     except OSError as error:
         raise ConfigError(f"the table {table} cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{_what_it_is(table)}; save it as CSV in UTF-8") from None
     require(bool(persons), "rows of the table", 0, "1 or more", f"check {table}")
     _refuse_two_forms(persons, table, person)
     lines = "".join(map(_line, persons.values()))
@@ -116,7 +119,7 @@ def _check_paths(table: Path, out: Path, form: dict[str, Any], *, replace: bool)
     except (OSError, ValueError):
         raise ConfigError(
             f"{before if new else out} was not written by this command, or {before} is lost; it is not written over; "
-            "pass another --out"
+            "pass another --out, and the same options as ever"
         ) from None
     for name, value in form.items():
         if not isinstance(known, dict) or known.get(name) != value:
@@ -140,23 +143,6 @@ def _long_cells() -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
-
-
-def _what_it_is(table: Path) -> str:
-    """Tell what is wrong with a file that is no UTF-8."""
-    with table.open("rb") as file:
-        begin = file.read(4)
-        if begin.startswith(b"PK"):
-            return f"the table {table} is an Excel file or another archive"
-        if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return f"the table {table} is in UTF-16"
-        file.seek(0)
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                return f"the table {table} is not in UTF-8 (line {number} has the byte {line[error.start]:#x})"
-    return f"the table {table} is not in UTF-8"
 
 
 def _rows(
@@ -188,7 +174,9 @@ def _rows(
                 what = (
                     f"has {named!r} in {person!r}, which names nobody" if named else f"has an empty cell in {person!r}"
                 )
-                raise ConfigError(f"the table {table}, line {line}, {what}; say whose row it is")
+                raise ConfigError(
+                    f"the table {table}, line {line}, {what}; say whose row it is, or leave it out if it is nobody's"
+                )
             yield line, {name: cells[name] for name in (person, *columns)}
     if not titles:
         _titles([], table, (person, *columns))
@@ -217,6 +205,7 @@ def _by_person(
     decimal: str,
 ) -> dict[Decimal | str, list[dict[str, Cell]]]:  # fmt: skip
     found: dict[Decimal | str, list[dict[str, Cell]]] = {}
+    spelled: dict[Decimal | str, str] = {}
     for line, row in rows:
         name = person
         try:
@@ -224,7 +213,7 @@ def _by_person(
             plain: dict[str, Cell] = {}
             for name in row.keys() - {person}:
                 plain[name] = (
-                    row[name] if name in text else
+                    row[name].strip() if name in text else
                     None if missing.stands_for(row[name]) else cell_value(row[name], decimal)
                 )  # fmt: skip
         except ValueError as error:
@@ -238,6 +227,9 @@ def _by_person(
             raise ConfigError(
                 f"the table {table}, line {line}, has {cell[:_SHOWN]!a} in {name!r}; {error}; {todo}"
             ) from None
+        other, own = spelled.setdefault(named, row[person].strip()), row[person].strip()
+        if other != own and "e" in f"{other}{own}".lower():  # a code such as 1E2 beside 100 may name somebody else
+            _refuse_two_names(other, own, table, person)
         found.setdefault(named, []).append({name: plain[name] for name in row if name != person})
     return found
 
@@ -247,10 +239,14 @@ def _refuse_two_forms(persons: Iterable[Decimal | str], table: Path, person: str
     seen: dict[Decimal | str, str] = {}
     for name in map(str, persons):
         if (other := seen.setdefault(as_number(name), name)) != name:
-            raise ConfigError(
-                f"the table {table} has {other!a} and {name!a} in {person!r}, which may be one person in two forms; "
-                "write each name in one way"
-            )
+            _refuse_two_names(other, name, table, person)
+
+
+def _refuse_two_names(one: str, other: str, table: Path, person: str) -> NoReturn:
+    raise ConfigError(
+        f"the table {table} has {one!a} and {other!a} in {person!r}, which may be one person in two forms; write each "
+        "name in one way"
+    )
 
 
 def _alike(persons: Iterable[Decimal | str], person: str) -> Iterable[str]:

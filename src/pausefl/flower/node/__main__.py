@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pausefl.system.child_processes import follow_parent
+from pausefl.system.child_processes import die_with_parent, follow_parent
 
 
 def main(role: str, *words: str) -> None:
@@ -22,6 +22,7 @@ def main(role: str, *words: str) -> None:
         return
     parent, *rest = words
     follow_parent()
+    die_with_parent()  # the first one sees it only when Python has time, and a server can take that time away
     if os.getppid() != int(parent):
         sys.exit(1)  # it died before it could be followed
     if role == "supernode":

@@ -7,6 +7,7 @@ import math
 import re
 import sysconfig
 import tokenize
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ _BLANK = (
 )  # fmt: skip
 """Letters that Unicode lets a screen leave out (Default_Ignorable_Code_Point), and others without a picture, where
 Python takes them for printable."""
+_FROM_THE_RIGHT = frozenset({"R", "AL", "AN"})
 _MARK = b"\xef\xbb\xbf"
 """The first bytes of some files in UTF-8."""
 
@@ -75,8 +77,8 @@ def check_text(name: str, content: bytes) -> None:
     prose = is_prose(name)
     for number, line in enumerate(_lines(content, prose=prose), 1):
         odd = next((letter for letter in line if letter == "\ufffd" or not _is_shown(letter)), None)
-        if odd is None and not prose and line.endswith(" "):
-            odd = " "
+        if odd is None and not prose:
+            odd = next(filter(_moves_others, line), " " if line.endswith(" ") else None)
         if odd is not None:
             raise ConfigError(
                 f"bundle has {name!r:.200}, whose line {number} has a letter that a screen does not show as it is "
@@ -176,6 +178,11 @@ def _check_json(name: str, text: str) -> None:
             raise ConfigError(
                 f"bundle has {name!r:.200}, which is not strict JSON ({error}); let its author mend it"
             ) from None
+
+
+def _moves_others(letter: str) -> bool:
+    """Whether a letter may show others in another order, as those from right to left do, or stand over them."""
+    return unicodedata.bidirectional(letter) in _FROM_THE_RIGHT or unicodedata.combining(letter) > 0
 
 
 def _is_shown(letter: str) -> bool:

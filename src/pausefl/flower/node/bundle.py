@@ -80,7 +80,10 @@ class Bundle:
     @property
     def settings(self) -> dict[str, bool | float | int | str]:
         """Its configuration, as Flower flattens it: whoever starts a run can set these values anew, and no others."""
-        return flatten_dict(dict(self._at("tool", "flwr", "app", "config")))
+        found = dict(self._at("tool", "flwr", "app", "config"))
+        if _count(found) != len(flat := flatten_dict(found)):
+            raise ConfigError(f"{_CONFIGURATION} sets one value of the app twice; let its author remove one of them")
+        return flat
 
     def hashes(self) -> dict[str, str]:
         """Return the hash of each file."""
@@ -148,7 +151,7 @@ def _loaded(path: Path) -> Bundle:
             )
     try:
         return read_bundle(build_fab_from_disk(path))
-    except (ValueError, RecursionError, click.ClickException) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, click.ClickException) as error:
         raise ConfigError(
             f"{path} is not an app that Flower can send ({error}); change the app until 'flwr build' accepts it"
         ) from None
@@ -188,6 +191,10 @@ def read_bundle(content: bytes) -> Bundle:
             raise
         raise ConfigError(f"this is not the bundle of an app ({error}); build it with 'flwr build'") from None
     return bundle
+
+
+def _count(settings: Mapping[str, object]) -> int:
+    return sum(_count(value) if isinstance(value, Mapping) else 1 for value in settings.values())
 
 
 def _check_configuration(text: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +48,13 @@ def shared_limits(box: Box, proc: Path = Path("/proc"), groups: Path = Path("/sy
     if root and box.user is None:
         found.append(
             "this node runs as root, and the kernel lets root have any number of processes, so an app can use up those "
-            "of the machine, and the server would see that; run it as a plain user, or pass --box-user"
+            "of the machine, and the server would see that; it can also read tables of the kernel that only root may "
+            "read; run it as a plain user, or pass --box-user"
+        )
+    if box.user is not None and (others := _tasks_of(pwd.getpwnam(box.user).pw_uid)):
+        found.append(
+            f"user {box.user} has {others} processes already, which an app can count and which leave fewer for it; "
+            "take a user for the box alone"
         )
     files = _number(proc / "sys/fs/file-max")
     if not root and files is not None and files < _FILES:
