@@ -285,6 +285,8 @@ HIDDEN = {
     "a mark of UTF-8": b"\xef\xbb\xbfRAN = True\n",
     "an empty pattern": "RAN = True  #\u2800\n".encode(),
     "an object without a picture": "RAN = True  # stop\ufffcall\n".encode(),
+    "letters from the right": "RAN = 1 - 2  # \u05d0\u05d1\n".encode(),
+    "marks over other lines": ("RAN = True  # a" + "\u0301" * 120 + "\n").encode(),
 }
 # What an app reads decides what it does: each of these reads as {"on bad value": "zero"}, and another key counts.
 SETTINGS_FILES = {
@@ -365,6 +367,21 @@ def test_a_kind_of_app_that_flower_does_not_load_is_refused(kit: ModuleType, tmp
         file.read_text().replace("[tool.flwr.app.components]\n", '[tool.flwr.app.components]\nhelper = "a:b"\n')
     )
     with pytest.raises(ConfigError, match="'helper', which is no kind of app"):
+        load_bundle(folder)
+
+
+def test_a_value_of_the_app_that_is_set_twice_is_refused(kit: ModuleType, tmp_path: Path) -> None:
+    """Flower takes the last one, and a reader may see the first."""
+    twice = '"a.b" = 2\n[tool.flwr.app.config.a]\nb = "3"\n'
+    with pytest.raises(ConfigError, match="sets one value of the app twice"):
+        load_bundle(kit.write_app(tmp_path / "app", kit.PLAIN, settings=twice))
+
+
+def test_components_that_are_no_text_are_refused_in_one_line(kit: ModuleType, tmp_path: Path) -> None:
+    folder = kit.write_app(tmp_path / "app", kit.PLAIN)
+    file = folder / "pyproject.toml"
+    file.write_text(file.read_text().replace('"tried.client:app"', '["tried.client:app"]'))
+    with pytest.raises(ConfigError, match="is not an app that Flower can send"):
         load_bundle(folder)
 
 

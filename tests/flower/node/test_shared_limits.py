@@ -61,6 +61,18 @@ def test_root_is_told_that_its_processes_are_not_bounded(tmp_path: Path, monkeyp
     assert shared_limits(Box(closed=False)) == []
 
 
+def test_a_user_of_the_box_that_has_other_processes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app could count them, and with 256 of them no box began: 3 of 3."""
+    monkeypatch.setattr(module, "_tasks_of", lambda user: 7)
+    box = Box()
+    object.__setattr__(box, "user", "nobody")
+    places = machine(tmp_path)
+    (told,) = (one for one in shared_limits(box, **places) if "user nobody" in one)
+    assert "has 7 processes already" in told and "a user for the box alone" in told
+    monkeypatch.setattr(module, "_tasks_of", lambda user: 0)
+    assert not [one for one in shared_limits(box, **places) if "user nobody" in one]
+
+
 @pytest.mark.usefixtures("as_user")
 def test_a_limit_on_processes_that_an_app_can_use_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_tasks_of", lambda user: 50)
