@@ -408,6 +408,11 @@ def test_a_table_is_read_in_the_encoding_that_is_named(tmp_path: Path, encoding:
         write_records(table, out, encoding="cp850", replace=True, **call)
 
 
+def test_titles_may_begin_like_an_archive(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("PKZ,x\n1,1\n")
+    assert write_records(tmp_path / "table", tmp_path / "out", person="PKZ", columns=["x"]).records == 1
+
+
 @pytest.mark.parametrize("odd", [b"\x96", b"\xd6l", b""])
 def test_one_odd_byte_never_makes_an_owner_read_all_others_in_another_way(tmp_path: Path, odd: bytes) -> None:
     """Told to save the table as UTF-8, an owner let a program guess, and 394 of 400 lines changed."""

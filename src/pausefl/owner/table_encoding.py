@@ -10,6 +10,7 @@ from pausefl.errors import ConfigError, require
 
 _KNOWN = re.compile(r"utf-(8|16)|cp\d+|iso8859-\d+|mac-\w+|koi8-\w")
 """Encodings in which no letter depends on the letters before it."""
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NO_GUESS = "do not convert the table with a program that guesses, because that changes the text of all persons"
 
 
@@ -36,40 +37,35 @@ def require_encoding(table: Path, encoding: str) -> None:
     line that could be in UTF-8.
     """
     with table.open("rb") as file:
-        begin = file.read(2)
-        if begin == b"PK":
+        begin = file.read(4)
+        if begin == b"PK\x03\x04":
             raise ConfigError(f"the table {table} is an Excel file or another archive; save it as CSV in UTF-8")
-        wide = begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        if wide or encoding == "utf-16":
-            if not wide:
-                raise ConfigError(f"the table {table} is not in UTF-16, or its mark at the beginning is missing")
-            if encoding != "utf-16":
-                raise ConfigError(f"the table {table} is in UTF-16; pass --encoding utf-16")
-            _require_whole(table)
+        if encoding == "utf-16" or begin[:2] in _WIDE:
+            _require_utf_16(table, begin, encoding)
             return
         file.seek(0)
-        odd, more, first = 0, 0, 0
+        first, others = 0, False
         for number, line in enumerate(file, start=1):
-            if line.isascii():
-                continue
-            fits = _fits(line, "utf-8")
-            odd, more = odd + (not fits), more + fits
-            first = first or (number if fits is (encoding != "utf-8") or not _fits(line, encoding) else 0)
-    if encoding == "utf-8" and odd and more:
-        raise ConfigError(
-            f"the table {table}, line {first}, is not in UTF-8, but others are; correct this line at its source; "
-            f"{_NO_GUESS}"
-        )
-    if encoding == "utf-8" and odd:
-        raise ConfigError(
-            f"the table {table} is not in UTF-8 (see line {first}); ask in which encoding it was written, and pass it, "
-            f"for example --encoding cp1252; {_NO_GUESS}"
-        )
-    if first:
+            if not line.isascii():
+                in_utf_8 = _fits(line, "utf-8")
+                fine = in_utf_8 if encoding == "utf-8" else not in_utf_8 and _fits(line, encoding)
+                first, others = first if fine else first or number, others or fine
+    if not first:
+        return
+    if encoding != "utf-8":
         raise ConfigError(
             f"the table {table}, line {first}, is not in {encoding}, or it is in UTF-8; correct this line at its "
             f"source, or pass the encoding of the whole table; {_NO_GUESS}"
         )
+    if others:
+        raise ConfigError(
+            f"the table {table}, line {first}, is not in UTF-8, but others are; correct this line at its source; "
+            f"{_NO_GUESS}"
+        )
+    raise ConfigError(
+        f"the table {table} is not in UTF-8 (see line {first}); ask in which encoding it was written, and pass it, for "
+        f"example --encoding cp1252; {_NO_GUESS}"
+    )
 
 
 def _fits(line: bytes, encoding: str) -> bool:
@@ -80,7 +76,11 @@ def _fits(line: bytes, encoding: str) -> bool:
     return True
 
 
-def _require_whole(table: Path) -> None:
+def _require_utf_16(table: Path, begin: bytes, encoding: str) -> None:
+    if encoding != "utf-16":
+        raise ConfigError(f"the table {table} is in UTF-16; pass --encoding utf-16")
+    if begin[:2] not in _WIDE:
+        raise ConfigError(f"the table {table} is not in UTF-16, or its mark at the beginning is missing")
     try:
         with table.open(encoding="utf-16", newline="\n") as file:
             for _ in file:
