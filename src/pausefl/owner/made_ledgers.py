@@ -82,7 +82,8 @@ def _require_new_data(name: str, ledger: Path, records: Path | None) -> None:
             raise ConfigError(
                 f"this user has made a ledger for the records in {known[0]!r:.300} before, at {made.path!r:.300}"
                 f" on {made.since:.20}; a new one would be a second budget, so go on with that one, or put it back "
-                "with 'pausefl ledger restore'; other data needs a path of its own"
+                "with 'pausefl ledger restore'; data of other persons needs a path of its own, and a copy of this "
+                "data is no other data"
             )
         if made.name.casefold() == name.casefold():
             raise ConfigError(

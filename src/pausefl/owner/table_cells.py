@@ -25,6 +25,7 @@ _OTHER_NUMBER = re.compile(r"[+-]?[\d., '\u2019\u00a0\u202f]*\d(e[+-]?\d+)?", re
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d|-?\d+ days|)(?:(?:^|[T ])\+?(\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
+_OTHER_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}\.?( .*)?", re.ASCII)
 _TRUTH = {"true": True, "false": False}
 _DIGITS = 15
 """Of a number: what survives in every program, also in one that keeps whole numbers as floats."""
@@ -48,6 +49,8 @@ def cell_value(cell: str, decimal: str) -> Cell:
         return _TRUTH[cell.lower()]
     if found := _MOMENT.fullmatch(cell):
         return _moment(*found.groups(""))
+    if _OTHER_DAY.fullmatch(cell):
+        raise ValueError("it looks like a day; let the program that writes the table write all days like 2026-03-01")
     if _OTHER_NUMBER.fullmatch(cell):
         raise ValueError(
             f"write numbers with {decimal!r} before the fraction (of a whole table it may be another, see --decimal), "
@@ -85,6 +88,11 @@ def as_number(name: str) -> Decimal | str:
     with suppress(InvalidOperation):
         return Decimal(point) if _NUMBER.fullmatch(point) else name
     return name
+
+
+def measured(cell: str) -> bool:
+    """Whether a cell looks like a day or a number, in whatever form: then it does not stand for nothing."""
+    return bool(_OTHER_DAY.fullmatch(cell) or _OTHER_NUMBER.fullmatch(cell))
 
 
 class MissingWords:

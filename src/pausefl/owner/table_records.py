@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from pausefl.errors import ConfigError, require
 from pausefl.owner.data_records import MOST_BYTES
-from pausefl.owner.table_cells import Cell, MissingWords, as_number, cell_value, names_nobody, person_key
+from pausefl.owner.table_cells import Cell, MissingWords, as_number, cell_value, measured, names_nobody, person_key
 from pausefl.owner.table_encoding import encoding_of, require_encoding
 from pausefl.system.printable_text import printable
 from pausefl.system.private_file import write_private
@@ -222,7 +222,7 @@ def _by_person(
             todo = "correct it at its source"
             if name == person:
                 todo = f"write the table anew from its source; if all names are codes, pass --text {shlex.quote(name)}"
-            elif cell.isascii() and cell.isprintable() and len(cell) <= _SHOWN and isinstance(as_number(cell), str):
+            elif cell.isascii() and cell.isprintable() and len(cell) <= _SHOWN and not measured(cell):
                 todo += f", or pass --missing {shlex.quote(cell)} if it stands for an empty cell"
             raise ConfigError(
                 f"the table {table}, line {line}, has {cell[:_SHOWN]!a} in {name!r}; {error}; {todo}"
