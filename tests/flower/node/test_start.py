@@ -213,6 +213,17 @@ def test_a_loop_asks_at_times_that_do_not_depend_on_how_long_it_took(monkeypatch
     assert asked == [0.25, 1.75, 0.0] * 2
 
 
+def test_an_executor_asks_at_such_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(executor, "_begin", lambda: None)
+    monkeypatch.setattr(executor, "wait_evenly", asked.append)
+    monkeypatch.setattr(executor._executor, "get_executor", executor._executor.get_executor)  # put back afterwards
+    monkeypatch.setattr(executor._executor, "run_superexec", lambda **_: None)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=SimpleNamespace(read=bytes)))
+    executor.run_executor("127.0.0.1:9", "{}")
+    assert asked == [executor._executor]
+
+
 SENDS = """
 import sys
 from pausefl.flower.node import supernode
@@ -473,7 +484,9 @@ def test_a_ledger_has_one_node_at_a_time(node: Any) -> None:
         start.start(node.guard, INSECURE, lambda line: None, 0.0)
 
 
-def test_a_node_killed_takes_all_with_it(node: Any) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_node_killed_takes_all_with_it(node: Any, busy: bool) -> None:
+    """Also those that have no time to look: a server can keep the SuperNode in one long call."""
     words = ["-m", "pausefl", "node", "start", "--owner", str(node.guard.owner), "--", *INSECURE]
     with subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -482,6 +495,9 @@ def test_a_node_killed_takes_all_with_it(node: Any) -> None:
         for line in process.stdout:
             if "guarded executor are running" in line:
                 break
+        if busy:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGSTOP)  # the SuperNode; the executor may only have begun
         process.kill()
         process.stdout.read()  # as above: it would wait for ever if one of them lived on
     assert process.returncode == -signal.SIGKILL
